@@ -1,0 +1,135 @@
+"""The report: one frozen result that every view is drawn from.
+
+What lives here: session in, `Report` out; no I/O, no formatting. Invariant: every share is of the wall time and none is
+above 1; the four parts of each track add up to its lifetime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..model import shard as m
+from ..model.ledger import Balance, Ledger, Operation, fold, windowed_rate
+from ..model.session import DIED, Process, SessionData
+from .unions import exact_across_processes
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How far the numbers can be trusted."""
+
+    attempted: int
+    recorded: int
+    open_spans: int
+    dropped: int
+    losses: dict[str, int]
+    own_cost_ns: float
+    own_cost_error_ns: float
+    profiler_share: float
+    native: bool
+    memory_method: str
+    events_kept: int
+    held_across_yield: dict[str, str]
+    died: tuple[int, ...]  # pids
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    name: str
+    path: str
+    start_unix_ns: int
+    wall_ns: int
+    loop_ns: int
+    coverage: float
+    sps: float | None
+    counters: dict[str, int]
+    operations: tuple[Operation, ...]
+    ledger: Ledger
+    processes: tuple[Process, ...]
+    iterations: tuple[m.Iteration, ...]
+    iterations_closed: int
+    quality: Quality
+    meta: dict[str, Any]
+
+
+DROPPED = ("dropped_no_track", "dropped_reentrant")
+
+
+def make_report(session: SessionData) -> Report:
+    """Everything a view needs, from one session."""
+    ledger = fold(session.shards)
+    operations = exact_across_processes(session, ledger.operations)
+    main = session.shards[0]
+    balance = next((b for b in ledger.balances if b.shard == 0), None)
+    wall = balance.lifetime_ns if balance else main.end_ns - main.start_ns
+    counters: dict[str, int] = {}
+    for shard in session.shards:
+        for name, value in shard.counters.items():
+            if value:
+                counters[name] = counters.get(name, 0) + value
+    return Report(
+        name=session.name,
+        path=str(session.path),
+        start_unix_ns=main.start_unix_ns,
+        wall_ns=wall,
+        loop_ns=min(_loop_ns(session), wall),
+        coverage=_coverage(balance),
+        sps=windowed_rate(main.iterations, "env_steps"),
+        counters=counters,
+        operations=operations,
+        ledger=ledger,
+        processes=session.processes,
+        iterations=main.iterations,
+        iterations_closed=main.iterations_closed,
+        quality=_quality(session, ledger),
+        meta=session.meta,
+    )
+
+
+def _coverage(balance: Balance | None) -> float:
+    if balance is None or not balance.lifetime_ns:
+        return 0.0
+    return 1 - balance.unattributed_ns / balance.lifetime_ns
+
+
+def _loop_ns(session: SessionData) -> int:
+    """First to last env step, update or step(); without any, first to last span."""
+    first = [x.first_work_ns for x in session.shards if x.first_work_ns]
+    last = [x.last_work_ns for x in session.shards if x.last_work_ns]
+    if first and max(last) > min(first):
+        begin = min(first)
+        main = session.shards[0]
+        # The first count comes after the work it counts: the loop begins with the first iteration, if there is one.
+        if main.iterations and main.iterations[0].merged == 1 and len(main.iterations) > 1:
+            begin = min(begin, main.iterations[0].end_ns)
+        return max(last) - begin
+    main = session.shards[0]
+    return main.end_ns - main.start_ns
+
+
+def _quality(session: SessionData, ledger: Ledger) -> Quality:
+    losses: dict[str, int] = {}
+    for shard in session.shards:
+        for name, count in shard.losses.items():
+            losses[name] = losses.get(name, 0) + count
+    main = session.shards[0]
+    lifetime = sum(b.lifetime_ns for b in ledger.balances)
+    dropped = sum(losses.get(name, 0) for name in DROPPED)
+    return Quality(
+        attempted=sum(t.entered for x in session.shards for t in x.tracks) + dropped,
+        recorded=sum(n.count for x in session.shards for n in x.nodes),
+        open_spans=sum(len(x.open_spans) for x in session.shards),
+        dropped=dropped,
+        losses=losses,
+        own_cost_ns=(main.cost_inside_ps + main.cost_outside_ps) / 1000,
+        own_cost_error_ns=main.cost_error_ps / 1000,
+        profiler_share=sum(b.profiler_ns for b in ledger.balances) / lifetime if lifetime else 0.0,
+        native=main.native,
+        memory_method=m.PEAK_METHODS.get(main.peak_method, "not measured"),
+        events_kept=len(session.events),
+        held_across_yield={x.name: x.held_across_yield for s in session.shards for x in s.labels if x.held_across_yield},
+        died=tuple(p.pid for p in session.processes if p.state == DIED),
+        problems=session.problems,
+    )

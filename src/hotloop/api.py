@@ -1,0 +1,249 @@
+"""The one global profiler, and the names users import.
+
+What lives here: the only mutable global of the package, and the only reader of `HOTLOOP*` variables, once, at import:
+    HOTLOOP=1                 record from the start
+    HOTLOOP_SESSION=DIR       join that session (set by a recording parent for its children)
+    HOTLOOP_RECORDER=python   use the Python recorder
+Invariant: off until asked; after start, nothing here raises into training.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .record import backend
+
+if TYPE_CHECKING:
+    from .record._zone import Zone
+    from .record.recorder import Recording
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_environment = {key: os.environ.get(key, "") for key in ("HOTLOOP", "HOTLOOP_SESSION", "HOTLOOP_RECORDER")}
+_recorder = backend.choose(python=_environment["HOTLOOP_RECORDER"] == "python")
+
+if TYPE_CHECKING:
+    from .record._zone import count as count
+    from .record._zone import profile as profile
+    from .record._zone import step as step
+else:
+    profile = _recorder.profile
+    step = _recorder.step
+    count = _recorder.count
+
+
+class Profiler:
+    """The process's profiler; get it with `get_profiler()`.
+
+    >>> from hotloop import get_profiler
+    >>> get_profiler() is get_profiler()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._recording: Recording | None = None
+        self._last: bytes = b""  # the last session's shard, so that its summary outlives stop()
+        self._paused = False
+        self._warned = False
+        self._at_exit = False
+
+    # ---- life ----
+
+    @property
+    def enabled(self) -> bool:
+        """Is a session recording now?"""
+        return self._recording is not None and not self._paused
+
+    @property
+    def path(self) -> Path | None:
+        """The directory of the session that records now."""
+        return self._recording.path if self._recording is not None else None
+
+    def start(self, name: str | None = None, out: str | os.PathLike[str] = "runs", **options: Any) -> Path:
+        """Start a session in a new directory `out/NAME-TIME` and answer its path."""
+        if self._recording is not None and self._recording.path is not None:
+            if self._paused:
+                self.enable()
+            elif self._recording.owner and not self._warned:
+                self._warned = True
+                self._recording.warn("started", f"HotLoop records already, into {self._recording.path}; start() does nothing.")
+            return self._recording.path
+        from .record.recorder import Recording
+
+        recording = Recording(_recorder)
+        path = recording.begin(name or _default_name(), out, **options)
+        self._recording, self._paused = recording, False
+        self._stop_at_exit()
+        return path
+
+    def join(self, session: str) -> None:
+        """Record into the session of a parent process, from the first span on."""
+        from .record.recorder import Recording
+
+        self._recording = Recording(_recorder)
+        self._recording.join(Path(session))
+        self._stop_at_exit()
+
+    def stop(self) -> Path | None:
+        """End the session and answer its directory; None if there is none."""
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return None
+        self._last = _recorder.snapshot()
+        self._paused = False
+        return recording.end()
+
+    def enable(self) -> None:
+        """Start with defaults, or go on after `disable()`."""
+        if self._recording is None:
+            self.start()
+        elif self._paused:
+            self._paused = False
+            _recorder.resume()
+            _recorder.attach()
+
+    def disable(self) -> None:
+        """Pause: spans cost next to nothing, and this time is not part of the session."""
+        if self._recording is not None and not self._paused:
+            self._paused = True
+            _recorder.pause()
+
+    def reset(self) -> None:
+        """Forget what this process recorded and begin a new epoch in the same session."""
+        self._last = b""
+        if self._recording is not None and not self._paused:
+            _recorder.reset()
+            _recorder.attach()
+
+    def _stop_at_exit(self) -> None:
+        if not self._at_exit:
+            self._at_exit = True
+            import atexit
+
+            atexit.register(self._exit)
+
+    def _exit(self) -> None:
+        try:
+            self.stop()
+        except Exception as error:
+            print(f"HotLoop: the session could not be closed ({error}); what was recorded is kept.", file=sys.stderr)
+
+    # ---- spans ----
+
+    def profile(self, name: str, track_memory: bool = False) -> Zone:
+        """As `hotloop.profile`."""
+        return profile(name, track_memory)
+
+    def step(self) -> None:
+        step()
+
+    def count(self, name: str, n: int = 1) -> None:
+        count(name, n)
+
+    # ---- numbers ----
+
+    def _summary(self) -> Any:
+        from .record.summary import Summary
+        from .store.shard import decode
+
+        data = _recorder.snapshot() or self._last
+        return Summary(decode(data)) if data else None
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of this process so far, in the shape of seed 000's `summary`."""
+        summary = self._summary()
+        if summary is None:
+            return {"total_operations": 0, "operations": {}}
+        result: dict[str, Any] = summary.as_dict()
+        return result
+
+    def print_summary(self, width: int | None = None) -> None:
+        """Print the table."""
+        summary = self._summary()
+        if summary is None:
+            print("HotLoop has recorded nothing yet: call start(), or set HOTLOOP=1.")
+        else:
+            print(summary.text(width))
+
+    def save(self, path: str | os.PathLike[str] = "profiling_report.json") -> Path | None:
+        """Write seed 000's JSON report; None, and one warning, if the disk refuses."""
+        from .store.writer import write_json
+
+        summary = self._summary()
+        report = summary.report() if summary else {"timestamp": "", "summary": self.summary(), "memory_snapshots": []}
+        try:
+            write_json(os.fspath(path), report)
+        except OSError as error:
+            self._warn(f"HotLoop cannot write {os.fspath(path)} ({error.strerror or error}); the numbers are still in memory.")
+            return None
+        return Path(path)
+
+    def _warn(self, text: str) -> None:
+        import warnings
+
+        from .errors import HotloopWarning
+
+        try:
+            warnings.warn(text, HotloopWarning, stacklevel=3)
+        except Warning:
+            print(text, file=sys.stderr)
+
+
+def _default_name() -> str:
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or (sys.argv[0] if sys.argv else "")
+    return Path(script).stem or "session"
+
+
+_profiler = Profiler()
+
+
+def get_profiler() -> Profiler:
+    """The process's one profiler."""
+    return _profiler
+
+
+get_global_profiler = get_profiler
+
+
+def start(name: str | None = None, out: str | os.PathLike[str] = "runs", **options: Any) -> Path:
+    """Start recording into a new directory `out/NAME-TIME`; answers its path."""
+    return _profiler.start(name, out, **options)
+
+
+def stop() -> Path | None:
+    """End the session; answers its directory."""
+    return _profiler.stop()
+
+
+@overload
+def profile_function(name: _F) -> _F: ...
+@overload
+def profile_function(name: str | None = None, track_memory: bool = False) -> Callable[[_F], _F]: ...
+def profile_function(name: Any = None, track_memory: bool = False) -> Any:
+    """Each call of the function is a span. Bare, or with a name; on methods, async functions and generators too.
+
+    >>> from hotloop import profile_function
+    >>> @profile_function
+    ... def update(x):
+    ...     return x + 1
+    >>> update(1)
+    2
+    """
+    from .record.functions import decorate
+
+    def decorator(function: Any) -> Any:
+        inner = getattr(function, "__func__", function)
+        label = name if isinstance(name, str) else getattr(inner, "__qualname__", type(inner).__name__)
+        return decorate(_recorder, profile(label), function, track_memory)
+
+    return decorator(name) if name is not None and not isinstance(name, str) else decorator
+
+
+if _environment["HOTLOOP_SESSION"]:
+    _profiler.join(_environment["HOTLOOP_SESSION"])
+elif _environment["HOTLOOP"] not in ("", "0"):
+    _profiler.start()

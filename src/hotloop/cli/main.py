@@ -1,0 +1,52 @@
+"""The `hotloop` command: one thin module per verb, errors with their exit codes caught once, here.
+
+Exit codes: 0 ok, 1 a gate failed, 2 usage, 3 unreadable input, 4 internal error.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from .. import __version__
+from ..errors import HotloopError
+from .doctor import doctor
+from .report import report
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="hotloop", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Where reinforcement-learning training time goes, what to change, and whether it helped."""
+
+
+cli.add_command(report)
+cli.add_command(doctor)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; answers the exit code."""
+    try:
+        cli.main(args=arguments, prog_name="hotloop", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except HotloopError as error:
+        print(f"hotloop: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        print(f"hotloop: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 4
+    return 0
+
+
+def entry() -> None:
+    sys.exit(main())

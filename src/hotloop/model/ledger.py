@@ -1,0 +1,290 @@
+"""The books: every nanosecond of every track has one owner, and every label its numbers.
+
+What lives here: the definitions.
+    exclusive     innermost span, running on its track
+    waiting       innermost span is in a known wait
+    unattributed  no span is open on the track
+    profiler      our own cost: measured where it is long, calibrated and subtracted where it is per span
+                  exclusive + waiting + unattributed + profiler = lifetime, per track, in whole nanoseconds
+    busy          open time of a label, summed over tracks and tasks (awaiting counts, a suspended generator does not)
+    union         time in which at least one span of the label is open
+    concurrency   busy / union
+Who may touch it: anyone; it is pure and needs the standard library only, so the training process uses it too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import shard as m
+from .histogram import add_histograms, percentile
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Where the lifetime of one track went."""
+
+    shard: int  # index in the session
+    track: int
+    name: str
+    exclusive_ns: int
+    waiting_ns: int
+    unattributed_ns: int
+    profiler_ns: int
+
+    @property
+    def lifetime_ns(self) -> int:
+        return self.exclusive_ns + self.waiting_ns + self.unattributed_ns + self.profiler_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One label over the whole session."""
+
+    name: str
+    kind: int
+    calls: int
+    open: int  # spans not closed
+    self_ns: int
+    waiting_ns: int  # of the waits directly below it
+    busy_ns: int
+    union_ns: int  # exact, or the lower bound
+    union_high_ns: int  # equal to union_ns when exact
+    min_ns: int
+    max_ns: int
+    sumsq: float
+    histogram: tuple[int, ...]
+    tracks: int
+    cpu_ns: int
+    cpu_wall_ns: int
+    rise_max_bytes: int
+    rise_mean_bytes: float
+    rss_max_bytes: int
+    peak_readings: int
+    end_readings: int
+    gpu_peak_bytes: int
+    scale: float  # what is left of a recorded duration without our own cost; min and max are scaled already
+
+    @property
+    def concurrency(self) -> float:
+        return self.busy_ns / self.union_ns if self.union_ns else 0.0
+
+    @property
+    def mean_ns(self) -> float:
+        return self.busy_ns / self.calls if self.calls else 0.0
+
+    def percentile_ns(self, q: float) -> float:
+        """The q-th part of the durations lies below; off by at most an eighth of itself."""
+        return percentile(self.histogram, q, self.min_ns, self.max_ns, self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A path over all tracks: one node of the session's tree. Times are thread-time: they add up over tracks."""
+
+    parent: int  # -1: a root
+    name: str
+    kind: int
+    calls: int
+    self_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    balances: tuple[Balance, ...]
+    operations: tuple[Operation, ...]  # largest union first
+    tree: tuple[Branch, ...]  # parents before children
+    self_by_track: tuple[tuple[int, int, int, int], ...]  # shard, track, branch, corrected self time
+    branch_of: tuple[dict[int, int], ...]  # per shard: path -> branch
+
+
+def fold(shards: Sequence[m.Shard]) -> Ledger:
+    """Close the books of a session: one shard per process."""
+    tree, branch_of = _merge_paths(shards)
+    balances: list[Balance] = []
+    per_track: list[tuple[int, int, int, int]] = []
+    calls = [0] * len(tree)
+    self_ns = [0] * len(tree)
+    tallies: dict[tuple[str, int], _Tally] = {}
+    for index, shard in enumerate(shards):
+        corrected, taken = _subtract_own_cost(shard)
+        sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        for node, own_self, took in zip(shard.nodes, corrected, taken, strict=True):
+            label = shard.label_of(node.path)
+            sums[node.track][_COLUMN[label.kind]] += own_self
+            sums[node.track][3] += took
+            branch = branch_of[index][node.path]
+            calls[branch] += node.count
+            self_ns[branch] += own_self
+            per_track.append((index, node.track, branch, own_self))
+        balances += [Balance(index, track.id, track.name, *sums[track.id]) for track in shard.tracks]
+        _tally(shard, index, corrected, taken, tallies)
+    operations = tuple(sorted((t.finish() for t in tallies.values()), key=lambda o: (-o.union_ns, o.name)))
+    merged = tuple(Branch(p, n, k, calls[i], self_ns[i]) for i, (p, n, k) in enumerate(tree))
+    return Ledger(tuple(balances), operations, merged, tuple(per_track), branch_of)
+
+
+_COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}
+
+
+def _merge_paths(shards: Sequence[m.Shard]) -> tuple[list[tuple[int, str, int]], tuple[dict[int, int], ...]]:
+    """One tree for all processes; work handed over hangs below the path it came from, whichever process that is in."""
+    by_id = {shard.id: i for i, shard in enumerate(shards)}
+    tree: list[tuple[int, str, int]] = []
+    known: dict[tuple[int, str, int], int] = {}
+    maps: tuple[dict[int, int], ...] = tuple({} for _ in shards)
+
+    def place(index: int, path: int, depth: int = 0) -> int:
+        found = maps[index].get(path)
+        if found is not None:
+            return found
+        shard = shards[index]
+        entry = shard.paths[path]
+        label = shard.labels[entry.label]
+        parent = -1
+        if entry.origin is not None and depth < 64:
+            other = by_id.get(entry.origin[0])
+            parent = place(0, 0, depth + 1)
+            if other is not None and entry.origin[1] < len(shards[other].paths) and (other, entry.origin[1]) != (index, path):
+                parent = place(other, entry.origin[1], depth + 1)
+        elif path != 0:
+            parent = place(index, entry.parent, depth)
+        key = (parent, label.name, label.kind)
+        if key not in known:
+            known[key] = len(tree)
+            tree.append(key)
+        maps[index][path] = known[key]
+        return known[key]
+
+    for index, shard in enumerate(shards):
+        for path in range(len(shard.paths)):
+            place(index, path)
+    return tree, maps
+
+
+def _subtract_own_cost(shard: m.Shard) -> tuple[list[int], list[int]]:
+    """Per node: self time without our own cost, and what was taken off it. Together they are what was recorded."""
+    where = {(node.track, node.path): i for i, node in enumerate(shard.nodes)}
+    cost = [0] * len(shard.nodes)
+    for i, node in enumerate(shard.nodes):
+        kind = shard.label_of(node.path).kind
+        if not node.count or kind in (m.ROOT, m.PROFILER):
+            continue
+        cost[i] += node.count * shard.cost_inside_ps
+        path = 0 if kind == m.HANDOFF else shard.paths[node.path].parent
+        parent = where.get((node.track, path), where.get((node.track, 0)))
+        if parent is not None:
+            cost[parent] += node.count * shard.cost_outside_ps
+    taken = [min(node.self_ns, ps // 1000) for node, ps in zip(shard.nodes, cost, strict=True)]
+    return [node.self_ns - t for node, t in zip(shard.nodes, taken, strict=True)], taken
+
+
+class _Tally:
+    """Adds up one label's nodes; `finish` makes the Operation."""
+
+    def __init__(self, name: str, kind: int) -> None:
+        self.name, self.kind = name, kind
+        self.calls = self.open = self.self_ns = self.waiting_ns = self.raw_busy = self.busy = 0
+        self.unions: dict[int, int] = {}
+        self.spans_wall: list[tuple[int, int]] = []
+        self.nodes: list[m.Node] = []
+        self.tracks: set[tuple[int, int]] = set()
+
+    def finish(self) -> Operation:
+        ratio = self.busy / self.raw_busy if self.raw_busy else 1.0
+        low = max(self.unions.values(), default=0)
+        high = sum(self.unions.values())
+        if len(self.unions) > 1:
+            high = max(low, min(high, max(e for _, e in self.spans_wall) - min(b for b, _ in self.spans_wall)))
+        called = [n for n in self.nodes if n.count]
+        readings = sum(n.peak_readings + n.end_readings for n in self.nodes)
+        return Operation(
+            name=self.name, kind=self.kind, calls=self.calls, open=self.open, self_ns=self.self_ns,
+            waiting_ns=self.waiting_ns, busy_ns=self.busy, union_ns=min(round(low * ratio), self.busy),
+            union_high_ns=min(round(high * ratio), self.busy),
+            min_ns=round(min((n.min_ns for n in called), default=0) * ratio),
+            max_ns=round(max((n.max_ns for n in called), default=0) * ratio),
+            sumsq=sum(n.sumsq for n in self.nodes), histogram=add_histograms(n.histogram for n in called),
+            tracks=len(self.tracks), cpu_ns=sum(n.cpu_ns for n in self.nodes),
+            cpu_wall_ns=sum(n.cpu_wall_ns for n in self.nodes),
+            rise_max_bytes=max((n.rise_max_bytes for n in self.nodes), default=0),
+            rise_mean_bytes=sum(n.rise_sum_bytes for n in self.nodes) / readings if readings else 0.0,
+            rss_max_bytes=max((n.rss_max_bytes for n in self.nodes), default=0),
+            peak_readings=sum(n.peak_readings for n in self.nodes), end_readings=sum(n.end_readings for n in self.nodes),
+            gpu_peak_bytes=max((n.gpu_peak_bytes for n in self.nodes), default=0), scale=ratio,
+        )  # fmt: skip
+
+
+def _tally(shard: m.Shard, index: int, corrected: list[int], taken: list[int], tallies: dict[tuple[str, int], _Tally]) -> None:
+    own_below = _sum_subtrees(shard, taken)
+    for i, node in enumerate(shard.nodes):
+        label = shard.label_of(node.path)
+        if label.kind not in (m.USER, m.OVERFLOW, m.WAIT):
+            continue
+        if label.kind == m.WAIT:
+            above = shard.label_of(shard.paths[node.path].parent)
+            if above.kind == m.USER:
+                tallies.setdefault((above.name, above.kind), _Tally(above.name, above.kind)).waiting_ns += corrected[i]
+        tally = tallies.setdefault((label.name, label.kind), _Tally(label.name, label.kind))
+        tally.calls += node.count
+        tally.self_ns += corrected[i]
+        tally.raw_busy += node.total_ns
+        tally.busy += max(0, node.total_ns - own_below[i])
+        tally.nodes.append(node)
+        if node.count or node.self_ns:
+            tally.tracks.add((index, node.track))
+    for span in shard.open_spans:
+        label = shard.label_of(span.path)
+        tally = tallies.setdefault((label.name, label.kind), _Tally(label.name, label.kind))
+        tally.open += 1
+        if not _label_open_above(shard, span):
+            tally.raw_busy += max(0, shard.end_ns - span.start_ns)
+            tally.busy += max(0, shard.end_ns - span.start_ns)
+    for label in shard.labels:
+        known = tallies.get((label.name, label.kind))
+        if known is None or label.kind in (m.ROOT, m.PROFILER, m.HANDOFF):
+            continue
+        union = label.union_ns + (max(0, shard.end_ns - label.union_start_ns) if label.union_start_ns else 0)
+        if union:
+            known.unions[index] = known.unions.get(index, 0) + union
+            known.spans_wall.append((shard.start_ns, shard.end_ns))
+
+
+def _label_open_above(shard: m.Shard, span: m.OpenSpan) -> bool:
+    """Recursion: the label is already open further up on the same stack."""
+    if span.track < 0:
+        return False
+    label = shard.paths[span.path].label
+    for other in shard.open_spans:
+        if other is span:
+            return False
+        if other.track == span.track and shard.paths[other.path].label == label:
+            return True
+    return False
+
+
+def _sum_subtrees(shard: m.Shard, values: list[int]) -> list[int]:
+    """Per node: the sum over itself and everything below it on the same track."""
+    where = {(node.track, node.path): i for i, node in enumerate(shard.nodes)}
+    sums = list(values)
+    # Paths are numbered parents first, so going backwards every child is complete before it is added to its parent.
+    for i in sorted(range(len(shard.nodes)), key=lambda i: -shard.nodes[i].path):
+        node = shard.nodes[i]
+        if node.path:
+            parent = where.get((node.track, shard.paths[node.path].parent))
+            if parent is not None:
+                sums[parent] += sums[i]
+    return sums
+
+
+def windowed_rate(iterations: Sequence[m.Iteration], counter: str, seconds: float = 5.0, least: int = 3) -> float | None:
+    """Units of work per second over the latest iterations: at least `least` of them and `seconds` if there are."""
+    done = spent = 0
+    for number, row in enumerate(reversed(iterations), 1):
+        done += row.counts.get(counter, 0)
+        spent += row.end_ns - row.start_ns
+        if number >= least and spent >= seconds * 1e9:
+            break
+    return done / spent * 1e9 if done and spent else None

@@ -1,0 +1,58 @@
+"""A session as plain data: the processes it is made of and their timeline.
+
+Invariant: immutable; nothing here opens a file. The event columns are NumPy arrays, made by `store.reader`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .shard import Shard
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ENDED, RUNNING, DIED = "ended", "running", "died"
+SEGMENT = 1  # event flag: one running stretch of a generator
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    shard: int  # index into SessionData.shards
+    pid: int
+    name: str
+    state: str  # ended, running, died
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The timeline that was kept, as columns, in order of their start."""
+
+    shard: NDArray[np.uint32]
+    track: NDArray[np.uint32]
+    path: NDArray[np.uint32]  # of the shard
+    start_ns: NDArray[np.int64]
+    dur_ns: NDArray[np.int64]
+    iteration: NDArray[np.uint32]
+    flags: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionData:
+    path: Path
+    meta: dict[str, Any]
+    shards: tuple[Shard, ...]  # the process that started the session first
+    processes: tuple[Process, ...]
+    events: Events
+    problems: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        value = self.meta.get("name")
+        return value if isinstance(value, str) else self.path.name

@@ -1,0 +1,137 @@
+"""One process's recording as plain data: what `store.shard.decode` makes of a shard's bytes.
+
+Invariant: nothing here refers to a file; all times are nanoseconds of the monotonic clock; for every track the self times
+of its nodes add up to its lifetime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW = range(6)
+KIND_NAMES = ("user", "root", "wait", "profiler", "handoff", "overflow")
+PEAK_METHODS = {0: "not measured", 1: "kernel peak per span", 2: "end points only"}
+HARMLESS_LOSSES = frozenset({"cut", "inherited", "deep"})  # worth counting, not worth a warning
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    name: str
+    kind: int
+    union_ns: int  # closed spans only
+    union_start_ns: int  # 0 unless a span of it is open
+    held_across_yield: str = ""  # file:line of a `with` whose body yields
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    parent: int
+    label: int
+    origin: tuple[int, int] | None = None  # (shard, path) in another process that handed work over
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A path on one track."""
+
+    track: int
+    path: int
+    count: int
+    self_ns: int
+    total_ns: int  # durations of the closed spans, recursion counted once
+    min_ns: int
+    max_ns: int
+    sumsq: float
+    histogram: tuple[int, ...]
+    cpu_ns: int = 0
+    cpu_wall_ns: int = 0
+    rise_max_bytes: int = 0
+    rise_sum_bytes: int = 0
+    rss_max_bytes: int = 0
+    peak_readings: int = 0
+    end_readings: int = 0
+    gpu_peak_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSpan:
+    """A span that was open when the recording ended, or is open now."""
+
+    track: int  # -1: a task that was awaiting
+    path: int
+    start_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    id: int
+    name: str
+    tid: int
+    alive: bool
+    threads: int  # how many threads used it, one after the other
+    lifetime_ns: int
+    end_ns: int
+    entered: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration, or several neighbours merged."""
+
+    first: int
+    merged: int
+    start_ns: int
+    end_ns: int
+    self_ns: dict[int, int]  # by path
+    calls: dict[int, int]  # by path
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    time_ns: int
+    path: int
+    rss_bytes: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    id: int
+    pid: int
+    parent_pid: int
+    parent_shard: int
+    name: str
+    epoch: int
+    native: bool
+    clock: int
+    start_ns: int
+    start_unix_ns: int
+    end_ns: int
+    ended: bool  # closed by the recorder, not by the death of the process
+    process_start: int
+    paused_ns: int
+    cost_inside_ps: int
+    cost_outside_ps: int
+    cost_error_ps: int
+    peak_method: int
+    disk_errno: int
+    first_work_ns: int
+    last_work_ns: int
+    iterations_closed: int
+    ring_events: int
+    logged_events: int
+    labels: tuple[Label, ...]
+    paths: tuple[Path, ...]
+    nodes: tuple[Node, ...]
+    tracks: tuple[Track, ...]
+    open_spans: tuple[OpenSpan, ...]
+    iterations: tuple[Iteration, ...]
+    counters: dict[str, int]
+    losses: dict[str, int]
+    snapshots: tuple[Snapshot, ...]
+    problems: tuple[str, ...] = field(default=())  # what could not be read
+
+    def label_of(self, path: int) -> Label:
+        return self.labels[self.paths[path].label]

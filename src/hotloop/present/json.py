@@ -1,0 +1,130 @@
+"""A report as JSON-ready data. Keys are a contract: they may be added to, never dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..analyse.report import Report
+from ..model import shard as m
+from ..model.ledger import Balance, Operation
+
+VERSION = 1
+MB = 1 << 20
+
+
+def report_data(report: Report) -> dict[str, Any]:
+    """`hotloop report --json`."""
+    q = report.quality
+    return {
+        "version": VERSION,
+        "session": report.path,
+        "name": report.name,
+        "wall_s": report.wall_ns / 1e9,
+        "loop_s": report.loop_ns / 1e9,
+        "coverage": report.coverage,
+        "sps": report.sps,
+        "counters": report.counters,
+        "operations": [
+            _operation(o, report.wall_ns) for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)
+        ],
+        "waits": [_operation(o, report.wall_ns) for o in report.operations if o.kind == m.WAIT and o.calls],
+        "tree": _tree(report),
+        "tracks": [_track(b, report) for b in report.ledger.balances],
+        "processes": [{"pid": p.pid, "name": p.name, "state": p.state} for p in report.processes],
+        "iterations": {
+            "closed": report.iterations_closed,
+            "rows": [
+                {
+                    "first": row.first,
+                    "merged": row.merged,
+                    "start_s": (row.start_ns - report.iterations[0].start_ns) / 1e9,
+                    "duration_s": (row.end_ns - row.start_ns) / 1e9,
+                    "counts": row.counts,
+                }
+                for row in report.iterations
+            ],
+        },
+        "quality": {
+            "attempted": q.attempted,
+            "recorded": q.recorded,
+            "open": q.open_spans,
+            "dropped": q.dropped,
+            "losses": q.losses,
+            "own_cost_ns": q.own_cost_ns,
+            "own_cost_error_ns": q.own_cost_error_ns,
+            "profiler_share": q.profiler_share,
+            "native": q.native,
+            "memory_method": q.memory_method,
+            "events_kept": q.events_kept,
+            "held_across_yield": q.held_across_yield,
+            "died": list(q.died),
+            "problems": list(q.problems),
+        },
+    }
+
+
+def _operation(o: Operation, wall_ns: int) -> dict[str, Any]:
+    return {
+        "name": o.name,
+        "calls": o.calls,
+        "open": o.open,
+        "total_s": o.busy_ns / 1e9,
+        "self_s": o.self_ns / 1e9,
+        "waiting_s": o.waiting_ns / 1e9,
+        "min_s": o.min_ns / 1e9,
+        "max_s": o.max_ns / 1e9,
+        "p50_s": o.percentile_ns(0.5) / 1e9,
+        "p95_s": o.percentile_ns(0.95) / 1e9,
+        "p99_s": o.percentile_ns(0.99) / 1e9,
+        "share": min(1.0, o.union_ns / wall_ns) if wall_ns else 0.0,
+        "busy_s": o.busy_ns / 1e9,
+        "union_s": o.union_ns / 1e9,
+        "union_high_s": o.union_high_ns / 1e9,
+        "union_exact": o.union_high_ns == o.union_ns,
+        "concurrency": o.concurrency,
+        "cpu_share": o.cpu_ns / o.cpu_wall_ns if o.cpu_wall_ns else None,
+        "memory_peak_mb": o.rise_max_bytes / MB if o.peak_readings or o.end_readings else None,
+        "memory_method": "peak" if o.peak_readings else "end points" if o.end_readings else None,
+        "gpu_peak_mb": o.gpu_peak_bytes / MB if o.gpu_peak_bytes else None,
+    }
+
+
+def _tree(report: Report) -> list[dict[str, Any]]:
+    """The calling tree over all tracks, in thread-time: `total_s` of a branch is its own plus its children's."""
+    nodes: list[dict[str, Any]] = []
+    roots: list[dict[str, Any]] = []
+    totals = [branch.self_ns for branch in report.ledger.tree]
+    for i in range(len(totals) - 1, -1, -1):
+        parent = report.ledger.tree[i].parent
+        if parent >= 0:
+            totals[parent] += totals[i]
+    for i, branch in enumerate(report.ledger.tree):
+        node = {
+            "name": branch.name,
+            "kind": m.KIND_NAMES[branch.kind],
+            "calls": branch.calls,
+            "self_s": branch.self_ns / 1e9,
+            "total_s": totals[i] / 1e9,
+            "children": [],
+        }
+        nodes.append(node)
+        (roots if branch.parent < 0 else nodes[branch.parent]["children"]).append(node)
+    return roots
+
+
+def _track(b: Balance, report: Report) -> dict[str, Any]:
+    return {
+        "process": report.processes[b.shard].pid,
+        "state": report.processes[b.shard].state,
+        "name": b.name,
+        "lifetime_s": b.lifetime_ns / 1e9,
+        "exclusive_s": b.exclusive_ns / 1e9,
+        "waiting_s": b.waiting_ns / 1e9,
+        "unattributed_s": b.unattributed_ns / 1e9,
+        "profiler_s": b.profiler_ns / 1e9,
+        "lifetime_ns": b.lifetime_ns,
+        "exclusive_ns": b.exclusive_ns,
+        "waiting_ns": b.waiting_ns,
+        "unattributed_ns": b.unattributed_ns,
+        "profiler_ns": b.profiler_ns,
+    }

@@ -1,0 +1,108 @@
+"""Facts about the machine, the program and its repository, for `session.json`.
+
+What lives here: reading, with the standard library, what a session must say of itself. Invariant: no value of the
+environment is kept, and what follows an argument that looks like a secret is not either.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from typing import Any
+
+_SECRET = re.compile(r"^--?[\w.-]*(key|token|password|passwd|secret|credential)[\w.-]*", re.IGNORECASE)
+_HIDDEN = "***"
+
+
+def redact(arguments: list[str]) -> list[str]:
+    """The arguments without what follows `--*key*`, `--*token*`, `--*password*` and the like.
+
+    >>> redact(["train.py", "--api-key", "abc", "--wandb-token=xyz", "--lr", "1"])
+    ['train.py', '--api-key', '***', '--wandb-token=***', '--lr', '1']
+    """
+    out: list[str] = []
+    hide = False
+    for argument in arguments:
+        if hide and not argument.startswith("--"):
+            out.append(_HIDDEN)
+            hide = False
+            continue
+        hide = False
+        if _SECRET.match(argument):
+            name, equals, _ = argument.partition("=")
+            out.append(f"{name}={_HIDDEN}" if equals else argument)
+            hide = not equals
+        else:
+            out.append(argument)
+    return out
+
+
+def git_commit(start: str) -> dict[str, str] | None:
+    """Commit and branch of the repository around `start`, read from its files."""
+    folder = os.path.abspath(start)
+    while True:
+        git = os.path.join(folder, ".git")
+        if os.path.isdir(git):
+            break
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+    try:
+        head = _text(os.path.join(git, "HEAD"))
+        if not head.startswith("ref: "):
+            return {"commit": head}
+        ref = head[5:]
+        branch = ref.removeprefix("refs/heads/")
+        try:
+            return {"commit": _text(os.path.join(git, *ref.split("/"))), "branch": branch}
+        except OSError:
+            for line in _text(os.path.join(git, "packed-refs")).splitlines():
+                if line.endswith(" " + ref):
+                    return {"commit": line.split()[0], "branch": branch}
+    except (OSError, UnicodeDecodeError):
+        pass
+    return None
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read(1 << 20).strip()
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+def describe() -> dict[str, Any]:
+    """The machine and the interpreter."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "usable_cores": usable,
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+    }
+
+
+def loaded_versions() -> dict[str, str]:
+    """Versions of the packages of the field that the program has already imported."""
+    found = {}
+    for name in ("torch", "numpy", "gymnasium", "stable_baselines3", "sb3_contrib", "torchrl", "tensordict", "ray", "jax"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    return found

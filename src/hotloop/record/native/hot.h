@@ -1,0 +1,289 @@
+/* The hot path: a span is entered, a span is left.
+ *
+ * What lives here: what every span pays for. No lock, no allocation, no call into Python. Invariant: at every
+ * instruction the mapped file is either the state before the operation or can be completed from the journal, so a
+ * process killed anywhere loses no finished span and tears none. How:
+ *   - self time is one addition per event (see track.h);
+ *   - leaving writes the new values into the journal, publishes "in flight", copies them to the node, publishes "done". */
+#ifndef HL_HOT_H
+#define HL_HOT_H
+
+#include "track.h"
+
+/* ---- timeline ---- */
+
+COLD static EventRec *log_slot(void) {
+    if (g.log_next == g.log_end) {
+        g.log_block = block_new(EVENTS, 1);
+        if (!g.log_block) {
+            g.log_left = g.log_room = 0;
+            return NULL;
+        }
+        g.log_next = (EventRec *)(g.log_block + 1);
+        g.log_end = g.log_next + g.log_block->capacity;
+    }
+    return g.log_next;
+}
+
+FLATTEN void put_event(Track *track, Node *node, uint64_t start, uint64_t dur, uint32_t flags) {
+    EventRec *event;
+    if (g.log_left && (event = LIKELY(g.log_next != g.log_end) ? g.log_next : log_slot())) {
+        g.log_next++;
+        g.log_left--;
+        g.log_room--;
+        *event = (EventRec){start, dur, node->path, track->id, g.iteration, flags};
+        publish(&g.log_block->used, g.log_block->used + 1);
+    } else if (LIKELY(g.ring != NULL)) {
+        /* the slot at the head may be half old, half new: a reader leaves it out */
+        g.ring[g.ring_head & g.ring_mask] = (EventRec){start, dur, node->path, track->id, g.iteration, flags};
+        publish(&sh.head->ring_head, ++g.ring_head);
+    }
+}
+
+/* Full events are kept for iterations 0, 1, 2, 10, 20, 40, 80, ...: the number of windows grows with the logarithm of
+ * the run. Between them the ring holds the latest. */
+static void next_window(void) {
+    uint64_t i = g.iteration, total = g.conf.is_child ? g.conf.child_log_events : g.conf.log_events, want = 0;
+    if (i == 0) want = total / 2;
+    else if (i < 3 || (i % 10 == 0 && __builtin_popcountll(i / 10) == 1)) want = total / 16;
+    g.log_left = want < g.log_room ? want : g.log_room;
+}
+
+/* ---- long spans: processor time and memory ---- */
+
+static uint64_t resident_bytes(void) {
+    char text[64];
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return 0;
+    text[n] = 0;
+    char *second = strchr(text, ' ');
+    return second ? strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+COLD static void measure_enter(Track *track, Frame *frame) {
+    if (frame->node->slow & SLOW_OVERFLOW) lose(LOSS_LABELS);
+    if (!(frame->node->slow & SLOW_LONG)) return;
+    frame->rss = resident_bytes();
+    frame->cpu_ns = kernel_ns(CLOCK_THREAD_CPUTIME_ID);
+    frame->flags |= FRAME_MEASURED;
+    uint64_t at = now(); /* the readings are ours, not the span's */
+    charge(track, at);
+    frame->start = at;
+    if (track->depth <= TRACK_FRAMES) track->rec->frames[track->depth - 1].start_ns = at;
+}
+
+COLD static void measure_exit(Frame *frame, uint64_t dur) {
+    Node *node = frame->node;
+    if (dur >= g.conf.long_ns) node->slow |= SLOW_LONG;
+    else if (dur < g.conf.long_ns / 8) node->slow &= ~(uint32_t)SLOW_LONG;
+    if (!(frame->flags & FRAME_MEASURED)) return;
+    NodeRec *rec = node->rec;
+    rec->cpu_ns += kernel_ns(CLOCK_THREAD_CPUTIME_ID) - frame->cpu_ns;
+    rec->cpu_wall_ns += dur;
+    uint64_t rss = resident_bytes(), rise = rss > frame->rss ? rss - frame->rss : 0;
+    if (!rec->mem_peak_calls) { /* where true peaks are asked for, end points add nothing */
+        if (rise > rec->mem_rise_max) rec->mem_rise_max = rise;
+        rec->mem_rise_sum += rise;
+        rec->mem_end_calls++;
+    }
+    if (rss > rec->mem_rss_max) rec->mem_rss_max = rss;
+}
+
+/* ---- unions ---- */
+
+FLATTEN void label_opened(Label *label, uint64_t at) {
+    if (label->open++ == 0) label->rec->union_start = at;
+}
+
+/* Outside a journalled exit: a generator is suspended, a span is abandoned. */
+static void label_closed(Label *label, uint64_t at) {
+    if (label->open == 1) label_end(label, at);
+    else label->open--;
+}
+
+/* ---- enter ---- */
+
+COLD static int frames_grow(Track *track) {
+    uint32_t room = track->room ? track->room * 2 : 64;
+    if (room > 1u << 22) return -1;
+    Frame *grown = realloc(track->frames, room * sizeof *grown);
+    if (!grown) return -1;
+    track->frames = grown;
+    track->room = room;
+    return 0;
+}
+
+/* The stack is not a path down the tree: recursion, or a generator that went on elsewhere. Is the label open already? */
+COLD static uint32_t crooked_flags(Track *track, Node *node) {
+    uint32_t flags = track->depth && node->parent != track->top ? FRAME_CROOKED : 0;
+    track->crooked += flags != 0;
+    for (uint32_t i = track->depth; i-- > 0;)
+        if (track->frames[i].node->label == node->label) return flags | FRAME_REENTRY;
+    return flags;
+}
+
+COLD static void look_at_caller(Zone *zone);
+
+FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
+    uint32_t depth = track->depth;
+    Node *below = track->top;
+    Frame *frame = &track->frames[depth];
+    frame->node = node;
+    frame->below = below;
+    frame->zone = zone;
+    frame->start = at;
+    frame->flags = UNLIKELY(node->parent != below || track->crooked) ? crooked_flags(track, node) : 0;
+    TrackRec *rec = track->rec;
+    if (LIKELY(depth < TRACK_FRAMES)) {
+        rec->frames[depth].node = node->id;
+        rec->frames[depth].start_ns = at;
+    } else {
+        lose(LOSS_DEEP);
+    }
+    if (LIKELY(!(frame->flags & FRAME_REENTRY))) label_opened(node->label, at);
+    track->top = node;
+    track->depth = depth + 1;
+    track->state += (1u << 24) + 2;
+    publish(&rec->state, track->state);
+    return frame;
+}
+
+FLATTEN void span_enter(Zone *zone) {
+    Track *track = self;
+    if (UNLIKELY(track->gen != page->gen) && !(track = wake())) return;
+    Node *top = track->top;
+    Node *node = LIKELY(zone->hit_parent == top) ? zone->hit_node : find_child(track, top, zone);
+    if (UNLIKELY(track->depth == track->room) && frames_grow(track)) {
+        lose(LOSS_NO_TRACK);
+        track->inherited++;
+        return;
+    }
+    uint64_t at = now();
+    settle(track, at);
+    Frame *frame = push(track, zone, node, at);
+    if (UNLIKELY(node->slow)) measure_enter(track, frame);
+    if (UNLIKELY(--zone->check == 0)) look_at_caller(zone);
+}
+
+/* ---- exit ---- */
+
+/* A bucket that reached 2^32 - 1: halve them all, the shape stays. */
+COLD static uint32_t halve_histogram(NodeRec *rec, unsigned bucket) {
+    for (unsigned i = 0; i < HIST_BUCKETS; i++) rec->hist[i] >>= 1;
+    rec->hist_shift++;
+    return rec->hist[bucket] + 1;
+}
+
+static inline void close_top(Track *track, uint64_t at) {
+    uint32_t depth = track->depth - 1;
+    Frame *frame = &track->frames[depth];
+    Node *node = frame->node;
+    NodeRec *rec = node->rec;
+    Label *label = node->label;
+    settle(track, at);
+    uint64_t dur = at - frame->start;
+    if (UNLIKELY(dur >= g.conf.long_ns || frame->flags & FRAME_MEASURED)) measure_exit(frame, dur);
+    int outermost = !(frame->flags & FRAME_REENTRY);
+    int closes = outermost && --label->open == 0;
+    unsigned bucket = bucket_of(dur);
+    uint32_t hist = rec->hist[bucket] + 1;
+    if (UNLIKELY(hist == 0)) hist = halve_histogram(rec, bucket);
+    Journal *j = &track->rec->journal;
+    j->node = node->id;
+    j->dur = dur;
+    j->count = rec->count + 1;
+    j->total = rec->total_ns + (outermost ? dur : 0);
+    j->sumsq = rec->sumsq + (double)dur * (double)dur;
+    j->hist = hist;
+    j->union_ns = label->rec->union_ns + (closes ? at - label->rec->union_start : 0);
+    publish(&track->rec->state, track->state | 1);
+    rec->count = j->count;
+    rec->total_ns = j->total;
+    rec->sumsq = j->sumsq;
+    rec->hist[bucket] = hist;
+    if (dur < rec->min_ns) rec->min_ns = dur;
+    if (dur > rec->max_ns) rec->max_ns = dur;
+    label->rec->union_ns = j->union_ns;
+    track->state -= 2;
+    publish(&track->rec->state, track->state);
+    track->depth = depth;
+    track->top = frame->below;
+    touch(node);
+    if (LIKELY(!(frame->flags & FRAME_RESUMED))) put_event(track, node, frame->start, dur, 0);
+    else put_event(track, node, frame->resumed, at - frame->resumed, EVENT_SEGMENT);
+    if (LIKELY(!frame->flags)) return;
+    track->crooked -= (frame->flags & FRAME_CROOKED) != 0;
+    if (frame->flags & FRAME_MEASURED) charge(track, now());
+}
+
+/* The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter. */
+COLD static void exit_odd(Track *track, Zone *zone, uint64_t at) {
+    for (uint32_t i = track->depth; i-- > 0;) {
+        if (track->frames[i].zone != zone) continue;
+        while (track->depth > i + 1) {
+            close_top(track, at);
+            lose(LOSS_UNBALANCED);
+            track->inherited++;
+        }
+        close_top(track, at);
+        return;
+    }
+    lose(track->inherited ? LOSS_INHERITED : LOSS_STRAY_EXIT);
+    if (track->inherited) track->inherited--;
+}
+
+/* An exit while nothing is recorded on this thread: nothing is made for it, only counted. */
+COLD static void exit_off(Track *track) {
+    if (!page->gen) return;
+    lose(track->depth ? LOSS_INHERITED : LOSS_STRAY_EXIT);
+    if (track->depth) track->depth--;
+}
+
+FLATTEN void span_exit(Zone *zone) {
+    Track *track = self;
+    if (UNLIKELY(track->gen != page->gen)) {
+        exit_off(track);
+        return;
+    }
+    uint64_t at = now();
+    uint32_t depth = track->depth;
+    if (LIKELY(depth && track->frames[depth - 1].zone == zone)) close_top(track, at);
+    else exit_odd(track, zone, at);
+}
+
+/* Work handed over from elsewhere: spans hang below the path that handed it over until release(). */
+static void adopt(uint64_t shard, uint64_t path) {
+    Track *track = self;
+    if (track->gen != page->gen && !(track = wake())) return;
+    if (track->depth == track->room && frames_grow(track)) return;
+    Zone *handoff = reserved_zones[Z_HANDOFF];
+    Node *node;
+    if (shard == sh.head->shard_id && path < sh.tables[PATHS].items) {
+        Node *anchor = node_by_path(track, (uint32_t)path, track->root->label);
+        node = anchor ? find_child(track, anchor, handoff) : NULL;
+    } else {
+        int64_t remote = path_remote(shard, path, handoff->label);
+        node = remote >= 0 ? node_by_path(track, (uint32_t)remote, handoff->label) : NULL;
+    }
+    uint64_t at = now();
+    settle(track, at);
+    push(track, handoff, node ? node : track->overflow, at);
+}
+
+/* The work is done; until the next piece the thread is an idle worker, which is waiting. */
+static void release_work(void) {
+    Track *track = self;
+    if (track->gen != page->gen) return;
+    span_exit(reserved_zones[Z_HANDOFF]);
+    if (track->depth) return;
+    if (!track->idle) {
+        int64_t path = path_of(0, reserved_zones[Z_IDLE]->label);
+        track->idle = path >= 0 ? add_node(track, (uint32_t)path, reserved_zones[Z_IDLE]->label, track->root) : NULL;
+    }
+    if (!track->idle) return;
+    track->top = track->idle;
+    track->rec->base = track->idle->id;
+}
+#endif

@@ -1,0 +1,468 @@
+/* Tracks: one per thread, with its stack of open spans; and the session's life across threads and forks.
+ *
+ * What lives here: attaching a thread to a track, giving it up when the thread ends, starting, pausing and ending a
+ * recording. Invariant: for every track, birth + (sum of its nodes' self time) is the instant up to which it is
+ * accounted for, so a single 8-byte addition moves both and nothing can be torn. */
+#ifndef HL_TRACK_H
+#define HL_TRACK_H
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include "tree.h"
+
+enum { FRAME_REENTRY = 1, FRAME_MEASURED = 2, FRAME_RESUMED = 4, FRAME_CROOKED = 8 };
+
+typedef struct {
+    Node *node, *below;
+    Zone *zone;
+    uint64_t start;
+    uint32_t flags;
+    uint64_t cpu_ns, rss; /* when measured */
+    uint64_t resumed;     /* when a generator went on */
+} Frame;
+
+typedef struct Track {
+    uint64_t gen; /* the recording it is attached to */
+    Node *top;    /* innermost open node, or what stands for "nothing open" */
+    uint64_t last, state;
+    Frame *frames;
+    uint32_t depth, room;
+    TrackRec *rec;
+    Node *root, *profiler, *overflow, *idle, *nodes;
+    Map children; /* (parent node, label) -> node */
+    uint32_t id, inherited;
+    uint32_t crooked; /* open frames whose node is not a child of the one below: a label may be open twice */
+    uint64_t name_hash;
+    struct Track *spare; /* next of the free ones */
+    int retired, is_virtual;
+} Track;
+
+static struct {
+    int want; /* recording is wanted; survives a fork */
+    uint64_t gen;
+    Track **tracks;
+    uint32_t track_count, track_room;
+    Track *spares;
+    uint32_t iteration;
+    Node **touched;
+    uint32_t touched_count, touched_room;
+    EntryRec *scratch;
+    uint32_t *scratch_list;
+    uint32_t scratch_room, row_words_max;
+    uint64_t log_left; /* events the timeline window may still take */
+    EventRec *log_next, *log_end;
+    BlockHead *log_block;
+    uint32_t log_room; /* events the whole timeline may still take */
+    EventRec *ring;
+    uint64_t ring_mask, ring_head;
+    uint32_t suspended_hint;
+    pid_t pid;
+    PyObject *yield_check, *memory_span, *decorate;
+    PyObject *counter_names[COUNTER_SLOTS];
+    uint32_t counters;
+    uint64_t lifts; /* tokens made before this changed are void */
+    struct {
+        char dir[3072];
+        int has_dir, is_child, clock;
+        uint64_t budget, child_budget, ring_events, log_events, child_ring_events, child_log_events;
+        uint64_t iter_units, child_iter_units, long_ns;
+        uint64_t cost_inside_ps, cost_outside_ps, cost_error_ps, epoch, peak_method, parent_shard;
+    } conf;
+    int last_disk_error;
+    uint64_t paused_at;
+} g;
+
+/* `gen` is 0 unless recording, and the kernel zeroes this page in a forked child: one comparison tells a recording
+ * thread from everything else, even after a fork that no hook saw. */
+typedef struct { uint64_t gen; } Page;
+static Page *page;
+static Track nobody = {.gen = UINT64_MAX};
+static __thread Track *self __attribute__((tls_model("initial-exec"))) = &nobody;
+
+FLATTEN void settle(Track *track, uint64_t at) {
+    track->top->rec->self_ns += at - track->last;
+    track->last = at;
+}
+
+/* Charge the time since the last event to the profiler itself. */
+static void charge(Track *track, uint64_t at) {
+    track->profiler->rec->self_ns += at - track->last;
+    track->last = at;
+}
+
+COLD static void mark_touched(Node *node) {
+    if (g.touched_count == g.touched_room) {
+        uint32_t room = g.touched_room ? g.touched_room * 2 : 256;
+        Node **grown = realloc(g.touched, room * sizeof *grown);
+        if (!grown) return;
+        g.touched = grown;
+        g.touched_room = room;
+    }
+    g.touched[g.touched_count++] = node;
+    node->marked_in = g.iteration + 1;
+}
+
+FLATTEN void touch(Node *node) {
+    if (UNLIKELY(node->marked_in != g.iteration + 1)) mark_touched(node);
+}
+
+static Node *add_node(Track *track, uint32_t path, Label *label, Node *parent) {
+    Node *node = node_new(track->id, path, label, parent);
+    if (!node) return NULL;
+    node->next = track->nodes;
+    track->nodes = node;
+    return node;
+}
+
+static Node *node_by_path(Track *track, uint32_t path, Label *label) {
+    for (Node *node = track->nodes; node; node = node->next)
+        if (node->path == path) return node;
+    return add_node(track, path, label, NULL);
+}
+
+/* The node of `zone` below `parent`, made when it is new. Recursion leads back to the node already open above, so a
+ * tree stays as small as the program's text; without room, "(more labels)" takes the span in. */
+COLD static Node *find_child(Track *track, Node *parent, Zone *zone) {
+    Label *label = label_of(zone);
+    void **known = map_at(&track->children, (uint64_t)(uintptr_t)parent, (uint64_t)(uintptr_t)label);
+    Node *node = known ? *known : NULL;
+    if (!node) {
+        for (node = parent; node && node->label != label; node = node->parent) {}
+        if (!node) {
+            int64_t path = path_of(parent->path, label);
+            if (path >= 0) node = add_node(track, (uint32_t)path, label, parent);
+            if (!node) node = track->overflow;
+        }
+        map_put(&track->children, (uint64_t)(uintptr_t)parent, (uint64_t)(uintptr_t)label, node);
+    }
+    zone->hit_parent = parent;
+    zone->hit_node = node;
+    return node;
+}
+
+/* ---- threads ---- */
+
+/* The name Python knows this thread by, without making threading invent a dummy entry. */
+static size_t thread_name(char *into, size_t room) {
+    PyObject *modules = PyImport_GetModuleDict(), *threading = modules ? PyDict_GetItemString(modules, "threading") : NULL;
+    PyObject *active = threading ? PyObject_GetAttrString(threading, "_active") : NULL;
+    PyObject *ident = active ? PyLong_FromUnsignedLong(PyThread_get_thread_ident()) : NULL;
+    PyObject *thread = ident && PyDict_Check(active) ? PyDict_GetItemWithError(active, ident) : NULL;
+    PyObject *name = thread ? PyObject_GetAttrString(thread, "_name") : NULL;
+    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    if (!text) text = g.pid == (pid_t)syscall(SYS_gettid) ? "MainThread" : "thread";
+    size_t bytes = strlen(text);
+    if (bytes >= room) bytes = room - 1;
+    memcpy(into, text, bytes);
+    into[bytes] = 0;
+    Py_XDECREF(name);
+    Py_XDECREF(ident);
+    Py_XDECREF(active);
+    PyErr_Clear();
+    return bytes;
+}
+
+/* Threads that differ by a number only share a track one after the other. */
+static uint64_t name_hash(const char *text) {
+    uint64_t h = 1469598103934665603u;
+    for (; *text; text++)
+        if (*text < '0' || *text > '9') h = (h ^ (uint8_t)*text) * 1099511628211u;
+    return h;
+}
+
+static uint64_t self_sum(const Track *track) {
+    uint64_t sum = 0;
+    for (Node *node = track->nodes; node; node = node->next) sum += node->rec->self_ns;
+    return sum;
+}
+
+static void begin_life(Track *track, uint64_t at) {
+    TrackRec *rec = track->rec;
+    uint64_t which = !rec->life;
+    rec->lives[which].birth_ns = at;
+    rec->lives[which].self_before = self_sum(track);
+    publish(&rec->life, which);
+    track->last = at;
+    track->top = track->root;
+    rec->base = track->root->id;
+}
+
+static int tracks_add(Track *track) {
+    if (g.track_count == g.track_room) {
+        uint32_t room = g.track_room ? g.track_room * 2 : 16;
+        Track **grown = realloc(g.tracks, room * sizeof *grown);
+        if (!grown) return -1;
+        g.tracks = grown;
+        g.track_room = room;
+    }
+    g.tracks[g.track_count++] = track;
+    return 0;
+}
+
+/* Give a thread's track its place in the current shard. Spans still on its stack belong to an earlier recording (or
+ * to the parent process); their exits will be told apart from stray ones. */
+COLD static int track_attach(Track *track) {
+    char name[256];
+    size_t bytes = thread_name(name, sizeof name);
+    if (track->is_virtual) bytes = (size_t)snprintf(name, sizeof name, "virtual-%d", track->is_virtual - 1);
+    uint64_t at = now();
+    uint32_t id;
+    TrackRec *rec = item_new(TRACKS, &id);
+    if (!rec) return -1;
+    memset(rec, 0, 256);
+    map_free(&track->children);
+    track->nodes = track->idle = NULL;
+    track->id = id;
+    track->rec = rec;
+    track->name_hash = name_hash(name);
+    Label *root = label_of(reserved_zones[Z_ROOT]);
+    track->root = add_node(track, 0, root, NULL);
+    int64_t profiler = path_of(0, label_of(reserved_zones[Z_PROFILER]));
+    int64_t overflow = path_of(0, label_of(reserved_zones[Z_OVERFLOW]));
+    if (profiler >= 0) track->profiler = add_node(track, (uint32_t)profiler, reserved_zones[Z_PROFILER]->label, track->root);
+    if (overflow >= 0) track->overflow = add_node(track, (uint32_t)overflow, reserved_zones[Z_OVERFLOW]->label, track->root);
+    if (!track->root || profiler < 0 || overflow < 0 || !track->profiler || !track->overflow || tracks_add(track)) return -1;
+    rec->tid = (uint64_t)syscall(SYS_gettid);
+    rec->name = string_keep(name, bytes);
+    rec->name_bytes = rec->name ? bytes : 0;
+    rec->occupants = 1;
+    rec->alive = 1;
+    track->inherited += track->depth;
+    track->depth = track->crooked = 0;
+    track->state = 0;
+    track->retired = 0;
+    begin_life(track, at);
+    item_publish(TRACKS);
+    track->gen = g.gen;
+    return 0;
+}
+
+static void close_top(Track *track, uint64_t at);
+
+/* The thread is gone, or recording stops: its open spans end here, and say so. Their exits are still to come. */
+static void track_cut(Track *track, uint64_t at, int why) {
+    while (track->depth) {
+        close_top(track, at);
+        lose(why);
+        track->inherited++;
+    }
+    settle(track, at);
+    touch(track->top);
+}
+
+static void track_spare(Track *track) {
+    track->gen = track->retired = track->inherited = track->depth = track->crooked = 0;
+    track->spare = g.spares;
+    g.spares = track;
+}
+
+static void thread_ended(PyObject *capsule) {
+    Track *track = PyCapsule_GetPointer(capsule, "hotloop.track");
+    if (!track) return;
+    if (self == track) self = &nobody;
+    if (track->gen == g.gen && g.gen && sh.head && g.pid == getpid()) {
+        if (page->gen) track_cut(track, now(), LOSS_ABANDONED);
+        track->rec->alive = 2;
+        track->retired = 1;
+        track->inherited = 0;
+    } else {
+        track_spare(track);
+    }
+}
+
+/* A track for a thread seen for the first time: that of an ended thread of the same kind, or a new one. */
+COLD static Track *track_for_thread(void) {
+    char name[256];
+    thread_name(name, sizeof name);
+    uint64_t hash = name_hash(name);
+    Track *track = NULL;
+    uint32_t retired = 0;
+    for (uint32_t i = 0; i < g.track_count; i++) {
+        if (!g.tracks[i]->retired) continue;
+        retired++;
+        if (!track || g.tracks[i]->name_hash == hash) track = g.tracks[i];
+    }
+    if (track && track->name_hash != hash && retired < 64) track = NULL; /* names never seen: up to 64 free tracks */
+    if (track) {
+        track->retired = 0;
+        begin_life(track, now());
+        track->rec->tid = (uint64_t)syscall(SYS_gettid);
+        track->rec->occupants++;
+        track->rec->alive = 1;
+    } else if (g.spares) {
+        track = g.spares;
+        g.spares = track->spare;
+    } else if (!(track = calloc(1, sizeof *track))) {
+        return NULL;
+    }
+    PyObject *dict = PyThreadState_GetDict(), *capsule = dict ? PyCapsule_New(track, "hotloop.track", thread_ended) : NULL;
+    if (capsule && PyDict_SetItemString(dict, "hotloop.track", capsule)) PyErr_Clear();
+    Py_XDECREF(capsule);
+    PyErr_Clear();
+    return track;
+}
+
+/* ---- the recording ---- */
+
+static uint64_t process_start_ticks(void) {
+    char text[1024];
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return 0;
+    text[n] = 0;
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
+    return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+static uint64_t random_id(void) {
+    uint64_t id = 0;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, &id, sizeof id) != sizeof id) id = 0;
+        close(fd);
+    }
+    return (id ^ kernel_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 40) | 1;
+}
+
+static void next_window(void);
+static void counters_start(void);
+
+/* Make the shard of this process and start recording; -1 when there is not even memory for it. */
+COLD static int session_begin(void) {
+    int is_child = g.conf.is_child;
+    uint64_t id = random_id();
+    char path[4096];
+    int disk_error = 0;
+    if (g.conf.has_dir)
+        snprintf(path, sizeof path, "%s/%d-%016llx.hls", g.conf.dir, (int)getpid(), (unsigned long long)id);
+    clock_start(g.conf.clock);
+    if (shard_open(g.conf.has_dir ? path : NULL, is_child ? g.conf.child_budget : g.conf.budget, &disk_error)) return -1;
+    g.last_disk_error = disk_error;
+    g.pid = getpid();
+    g.gen++;
+    g.track_count = g.touched_count = g.iteration = 0;
+    g.log_left = 0;
+    g.log_next = g.log_end = NULL;
+    g.log_block = NULL;
+    g.suspended_hint = 0;
+    label_of(reserved_zones[Z_OVERFLOW]);
+    for (int i = 0; i < Z_RESERVED; i++) label_of(reserved_zones[i]);
+    uint32_t root;
+    PathRec *path_rec = item_new(PATHS, &root);
+    uint64_t ring_events = is_child ? g.conf.child_ring_events : g.conf.ring_events;
+    BlockHead *ring = block_new(RING, (uint32_t)((ring_events * sizeof(EventRec) + 2 * BLOCK_BYTES - 1) / BLOCK_BYTES));
+    uint32_t iter_units = (uint32_t)(is_child ? g.conf.child_iter_units : g.conf.iter_units);
+    BlockHead *rows = block_new(ITERATIONS, iter_units), *rows2 = rows ? block_new(ITERATIONS, iter_units) : NULL;
+    if (!path_rec || !reserved_zones[Z_OVERFLOW]->label) {
+        shard_close();
+        tree_forget(1);
+        return -1;
+    }
+    *path_rec = (PathRec){.label = reserved_zones[Z_ROOT]->label->id};
+    item_publish(PATHS);
+    g.ring = ring ? (EventRec *)(ring + 1) : NULL;
+    if (ring) ring->capacity = ring_events;
+    g.ring_mask = ring_events - 1;
+    g.ring_head = 0;
+    g.row_words_max = rows2 ? (uint32_t)(iter_units * BLOCK_BYTES / 8 - 8) : 0;
+    g.log_room = (uint32_t)(is_child ? g.conf.child_log_events : g.conf.log_events);
+    Header *h = sh.head;
+    h->pid = (uint64_t)g.pid;
+    h->parent_pid = (uint64_t)getppid();
+    h->shard_id = id;
+    h->clock = (uint64_t)ck.kind;
+    h->cost_inside_ps = g.conf.cost_inside_ps;
+    h->cost_outside_ps = g.conf.cost_outside_ps;
+    h->cost_error_ps = g.conf.cost_error_ps;
+    h->epoch = g.conf.epoch;
+    h->parent_shard = g.conf.parent_shard;
+    h->native = 1;
+    h->budget = sh.limit;
+    h->proc_start = process_start_ticks();
+    h->peak_method = g.conf.peak_method;
+    h->start_unix_ns = kernel_ns(CLOCK_REALTIME);
+    h->start_ns = h->iter_start_ns = now();
+    publish(&h->version, SHARD_VERSION);
+    counters_start();
+    next_window();
+    page->gen = g.gen;
+    return 0;
+}
+
+/* A forked child: the parent's shard is not ours. Forget it without touching the heap's locks more than we must. */
+COLD static void forget_parent(void) {
+    g.conf.parent_shard = sh.head->shard_id;
+    g.conf.is_child = 1;
+    munmap(sh.base, sh.limit);
+    memset(&sh, 0, sizeof sh);
+    tree_forget(0);
+    g.track_count = 0;
+}
+
+/* Everything that is not the plain case: off, armed, forked, a new thread, an old track. NULL: do not record. */
+COLD static Track *wake(void) {
+    if (!g.want) return NULL;
+    if (!page->gen) {
+        int forked = sh.head && g.pid != getpid();
+        if (forked) forget_parent();
+        if (session_begin()) {
+            g.want = 0;
+            return NULL;
+        }
+    }
+    Track *track = self;
+    if (track == &nobody && !(track = track_for_thread())) {
+        lose(LOSS_NO_TRACK);
+        return NULL;
+    }
+    self = track;
+    if (track->gen != g.gen && track_attach(track)) {
+        lose(LOSS_NO_TRACK);
+        return NULL;
+    }
+    return track;
+}
+
+static void label_end(Label *label, uint64_t at) {
+    if (!label || !label->open) return;
+    label->rec->union_ns += at - label->rec->union_start;
+    label->open = 0;
+}
+
+static void session_pause(void) {
+    if (!page->gen) return;
+    uint64_t at = now();
+    for (uint32_t i = 0; i < g.track_count; i++)
+        if (!g.tracks[i]->retired) track_cut(g.tracks[i], at, LOSS_CUT);
+    g.lifts++; /* spans of awaiting tasks end here as well */
+    for (uint32_t i = 0; i < tr.zone_count; i++) label_end(tr.zones[i]->label, at);
+    memset(sh.head->suspended, 0, sizeof sh.head->suspended);
+    g.paused_at = at;
+    page->gen = 0;
+}
+
+static void session_resume(void) {
+    if (page->gen || !sh.head || g.pid != getpid()) return;
+    uint64_t at = now();
+    for (uint32_t i = 0; i < g.track_count; i++)
+        if (!g.tracks[i]->retired) begin_life(g.tracks[i], at);
+    sh.head->paused_ns += at - g.paused_at;
+    page->gen = g.gen;
+}
+
+static void session_end(void) {
+    session_pause();
+    if (!sh.head || g.pid != getpid()) return;
+    publish(&sh.head->end_ns, g.paused_at);
+    shard_close();
+    tree_forget(1);
+    for (uint32_t i = 0; i < g.track_count; i++) {
+        g.tracks[i]->nodes = NULL;
+        if (g.tracks[i]->retired) track_spare(g.tracks[i]);
+    }
+    g.track_count = g.touched_count = 0;
+}
+#endif

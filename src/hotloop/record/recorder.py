@@ -1,0 +1,230 @@
+"""A recording from start to stop: the session's directory, the hooks, child processes.
+
+What lives here: the life cycle that both recorders share. Who may touch it: `api`. Invariant: whatever fails here is
+counted and warned about once; training goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .. import errors
+from ..store import schema
+from . import imports
+
+MB = 1 << 20
+# A session stays within 64 MB: the first process may take 28, each of the next 15 takes 2.3.
+DEFAULTS: dict[str, Any] = {
+    "directory": None,
+    "clock": 0,
+    "armed": False,
+    "is_child": False,
+    "budget": 28 * MB,
+    "child_budget": 2 * MB + 300 * 1024,
+    "ring_events": 32768,
+    "child_ring_events": 4096,
+    "log_events": 262144,
+    "child_log_events": 8192,
+    "iter_units": 16,
+    "child_iter_units": 2,
+    "long_ns": 10_000_000,
+    "costs": (0, 0, 0),
+    "epoch": 1,
+    "peak_method": 0,
+    "parent_shard": 0,
+}
+SESSION_VARIABLE = "HOTLOOP_SESSION"  # set for child processes; read by `api` alone
+
+
+class Recording:
+    """The one recording of this process."""
+
+    def __init__(self, recorder: ModuleType) -> None:
+        self.recorder = recorder
+        self.path: Path | None = None
+        self.owner = False  # this process started the session, so it writes session.json
+        self.pid = 0
+        self.meta: dict[str, Any] = {}
+        self.hooks: list[str] = []
+        self.costs: tuple[int, int, int] | None = None
+        self._warned: set[str] = set()
+        from .functions import decorate
+        from .memory import MemorySpan
+        from .yields import yield_site
+
+        recorder.set_callbacks(
+            yield_check=yield_site,
+            memory_span=lambda zone: MemorySpan(recorder, zone),
+            decorate=lambda zone, function: decorate(recorder, zone, function),
+        )
+
+    # ---- life ----
+
+    def begin(self, name: str, out: str | os.PathLike[str], **options: Any) -> Path:
+        """Start a session below `out`; answers its directory, which may not exist if the disk refused."""
+        session = _session_directory(Path(out), name)
+        directory: str | None = None
+        try:
+            (session / schema.SHARD_DIR).mkdir(parents=True)
+            directory = str((session / schema.SHARD_DIR).resolve())
+        except OSError as error:
+            self._disk_trouble(session, error)
+        self.path, self.owner = session, True
+        self._open(directory, options)
+        self.meta = self._describe(name, options)
+        self.write_meta()
+        if self.recorder.disk_error() and directory:
+            self._disk_trouble(session, OSError(self.recorder.disk_error(), os.strerror(self.recorder.disk_error())))
+        elif directory:
+            os.environ[SESSION_VARIABLE] = str(session.resolve())
+        return session
+
+    def join(self, session: Path) -> None:
+        """Record into a session that a parent process started; the shard is made at the first span."""
+        self.path, self.owner = session, False
+        self._open(str(session / schema.SHARD_DIR), {"armed": True, "is_child": True})
+
+    def _open(self, directory: str | None, options: dict[str, Any]) -> None:
+        from .memory import meter
+
+        settings = {**DEFAULTS, **options}
+        settings["directory"] = directory
+        if self.costs is None:
+            from .calibrate import span_costs
+
+            self.costs = span_costs(self.recorder, settings)
+        settings["costs"] = self.costs
+        settings["peak_method"] = meter.prepare()
+        self.pid = os.getpid()
+        self.recorder.open(**settings)
+        self._install_hooks()
+
+    def end(self) -> Path | None:
+        """Stop recording; answers the session's directory."""
+        from . import memory
+
+        path = self.path
+        if os.getpid() == self.pid:
+            self.recorder.settle()
+            self._remove_hooks()
+            self.recorder.charge()
+        self.recorder.close()
+        memory.finish(self.recorder)
+        if self.owner and os.getpid() == self.pid:
+            if os.environ.get(SESSION_VARIABLE):
+                del os.environ[SESSION_VARIABLE]
+            self.meta["end_unix_s"] = time.time()
+            self.meta["ended"] = True
+            self.write_meta()
+        self.path = None
+        return path
+
+    # ---- what a session says of itself ----
+
+    def _describe(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        from . import host
+        from .backend import why_not_native
+
+        inside, outside, error = self.costs or (0, 0, 0)
+        return {
+            "schema": schema.VERSION,
+            "tool": "hotloop",
+            "name": name,
+            "pid": os.getpid(),
+            "start_unix_s": time.time(),
+            "ended": False,
+            "command": host.redact([sys.executable, *sys.orig_argv[1:]]),
+            "cwd": os.getcwd(),
+            "git": host.git_commit(os.getcwd()),
+            "host": host.describe(),
+            "versions": host.loaded_versions(),
+            "recorder": {"native": bool(self.recorder.NATIVE), "why_not_native": why_not_native, "waits_hooked": self.hooks},
+            "own_cost_ns": {"inside": inside / 1000, "outside": outside / 1000, "error": error / 1000},
+            "options": {key: value for key, value in options.items() if isinstance(value, (int, float, str, bool))},
+        }
+
+    def write_meta(self) -> None:
+        if self.path is None or not self.path.is_dir():
+            return
+        from ..store.writer import write_json
+
+        try:
+            write_json(str(self.path / schema.SESSION_FILE), self.meta)
+        except OSError as error:
+            self._disk_trouble(self.path, error)
+
+    def _disk_trouble(self, where: Path, error: OSError) -> None:
+        self.warn(
+            "disk",
+            f"HotLoop cannot write to {where} ({error.strerror or error}); training goes on and is measured in memory. "
+            "Free some space or pass another directory: start(out=...).",
+        )
+
+    def warn(self, kind: str, text: str) -> None:
+        """Say it once, and never raise: not even where warnings are errors."""
+        if kind in self._warned:
+            return
+        self._warned.add(kind)
+        import warnings
+
+        try:
+            warnings.warn(text, errors.HotloopWarning, stacklevel=4)
+        except Warning:
+            print(text, file=sys.stderr)
+
+    # ---- hooks ----
+
+    def _install_hooks(self) -> None:
+        recorder = self.recorder
+        from . import handoff, tasks
+
+        self.hooks = recorder.hook_waits()
+        imports.when_imported("concurrent.futures.thread", lambda m: handoff.install_threads(recorder, m))
+        imports.when_imported("concurrent.futures.process", lambda m: handoff.install_processes(recorder, m))
+        imports.when_imported("asyncio.events", lambda m: tasks.install(recorder, m))
+        imports.when_imported("multiprocessing.util", self._close_in_workers)
+
+    def _remove_hooks(self) -> None:
+        from . import handoff, tasks
+
+        imports.forget()
+        self.recorder.unhook_waits()
+        handoff.uninstall()
+        tasks.uninstall()
+
+    def _close_in_workers(self, util: Any) -> None:
+        """A multiprocessing worker leaves by `os._exit`, past every exit hook but multiprocessing's own."""
+        util.register_after_fork(self, Recording._in_worker)
+
+    def _in_worker(self) -> None:
+        util = sys.modules["multiprocessing.util"]
+        process = sys.modules.get("multiprocessing.process")
+        name = getattr(getattr(process, "_current_process", None), "_name", "")
+        util.Finalize(None, self._end_worker, args=(name,), exitpriority=-100)
+
+    def _end_worker(self, name: str) -> None:
+        if self.recorder.shard() is not None:
+            self.recorder.name_process(name)
+            self.recorder.close()
+
+
+def _session_directory(out: Path, name: str) -> Path:
+    """`out/NAME-TIME`, a new one; a name never leads out of `out`."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "session"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    session = out / f"{safe[:100]}-{stamp}"
+    number = 2
+    while session.exists():
+        session = out / f"{safe[:100]}-{stamp}-{number}"
+        number += 1
+    return session
+
+
+def at_exit(action: Any) -> None:
+    atexit.register(action)

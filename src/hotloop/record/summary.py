@@ -1,0 +1,197 @@
+"""What the training process itself prints and saves: a standard-library table over the recorder's own aggregates.
+
+What lives here: seed 000's table and JSON, filled from one decoded shard. Who may touch it: `api`. No NumPy, no rich.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ..model import shard as m
+from ..model.ledger import Ledger, Operation, fold, windowed_rate
+
+MB = 1 << 20
+
+
+class Summary:
+    """The numbers of this process so far."""
+
+    def __init__(self, shard: m.Shard) -> None:
+        self.shard = shard
+        self.ledger: Ledger = fold([shard])
+        self.operations = [o for o in self.ledger.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
+        main = self.ledger.balances[0] if self.ledger.balances else None
+        self.wall_ns = main.lifetime_ns if main else 0
+        self.coverage = 1 - main.unattributed_ns / self.wall_ns if main and self.wall_ns else 0.0
+        self.profiler_ns = sum(b.profiler_ns for b in self.ledger.balances)
+        self.busy_tracks_ns = sum(b.lifetime_ns for b in self.ledger.balances)
+        self.sps = windowed_rate(shard.iterations, "env_steps")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Seed 000's `summary`, with more."""
+        return {
+            "total_operations": len(self.operations),
+            "operations": {escape(o.name): _row(o, self.wall_ns) for o in self.operations},
+            "wall_time": self.wall_ns / 1e9,
+            "coverage": self.coverage,
+            "sps": self.sps,
+            "counters": self.shard.counters,
+            "iterations": self.shard.iterations_closed,
+            "quality": self.quality(),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """Seed 000's `profiling_report.json`."""
+        return {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            "summary": self.as_dict(),
+            "memory_snapshots": [
+                {
+                    "time": (s.time_ns - self.shard.start_ns) / 1e9,
+                    "operation": escape(self.shard.label_of(s.path).name),
+                    "memory_mb": s.rss_bytes / MB,
+                    "memory_peak_mb": s.peak_bytes / MB,
+                    "gpu_memory_mb": 0.0,
+                }
+                for s in self.shard.snapshots
+            ],
+        }
+
+    def quality(self) -> dict[str, Any]:
+        shard = self.shard
+        return {
+            "losses": shard.losses,
+            "own_cost_ns_per_span": (shard.cost_inside_ps + shard.cost_outside_ps) / 1000,
+            "own_cost_error_ns": shard.cost_error_ps / 1000,
+            "profiler_share": self.profiler_ns / self.busy_tracks_ns if self.busy_tracks_ns else 0.0,
+            "native": shard.native,
+            "memory_method": m.PEAK_METHODS.get(shard.peak_method, "not measured"),
+            "held_across_yield": {escape(x.name): x.held_across_yield for x in shard.labels if x.held_across_yield},
+        }
+
+    def text(self, width: int | None = None) -> str:
+        """The table and what to think of it."""
+        width = width or terminal_width()
+        return "\n".join(
+            ["PROFILING SUMMARY", *table(self.operations, self.wall_ns, width), self._footer(), self._quality_line()]
+        )
+
+    def _footer(self) -> str:
+        parts = [f"wall {self.wall_ns / 1e9:.3f} s", f"coverage {self.coverage:.1%}"]
+        if self.shard.iterations_closed:
+            parts.append(f"iterations {self.shard.iterations_closed:,}")
+        if self.sps is not None:
+            parts.append(f"SPS {self.sps:,.1f} (latest iterations)")
+        return " | ".join(parts)
+
+    def _quality_line(self) -> str:
+        shard = self.shard
+        share = self.profiler_ns / self.busy_tracks_ns if self.busy_tracks_ns else 0.0
+        cost = (shard.cost_inside_ps + shard.cost_outside_ps) / 1000
+        parts = [losses_text(shard.losses), own_cost_text(cost, shard.cost_error_ps / 1000, share)]
+        if any(o.peak_readings or o.end_readings for o in self.operations):
+            parts.append(f"memory: {m.PEAK_METHODS.get(shard.peak_method, '?')}")
+        held = [escape(x.name) for x in shard.labels if x.held_across_yield]
+        if held:
+            parts.append(f"held across a yield: {', '.join(held[:3])}")
+        return "quality: " + " | ".join(parts)
+
+
+def terminal_width() -> int:
+    return shutil.get_terminal_size((120, 24)).columns
+
+
+def losses_text(losses: dict[str, int]) -> str:
+    lost = {name: n for name, n in losses.items() if name not in m.HARMLESS_LOSSES}
+    return "losses " + (", ".join(f"{name} {n:,}" for name, n in lost.items()) if lost else "none")
+
+
+def own_cost_text(cost_ns: float, error_ns: float, share: float) -> str:
+    return f"own cost {cost_ns:.0f} ± {error_ns:.1f} ns a span, {share:.2%} of the time, subtracted"
+
+
+SEED_COLUMNS = ("Calls", "Total(s)", "Avg(s)", "Min(s)", "Max(s)", "Mem Peak(MB)", "GPU Peak(MB)")
+MORE_COLUMNS = ("Wall%", "Busy(s)", "Union(s)", "Conc", "p95(s)")
+
+
+def table(operations: Sequence[Operation], wall_ns: int, width: int) -> list[str]:
+    """Seed 000's table and five columns more; where the terminal is narrow, in two parts."""
+    names = [shorten(escape(o.name), 32) for o in operations]
+    cells = [_cells(o, wall_ns) for o in operations]
+    label = max([len(n) for n in names] + [9])
+    lines: list[str] = []
+    columns = SEED_COLUMNS + MORE_COLUMNS
+    parts = [columns] if _needs(label, columns, cells) <= width else [SEED_COLUMNS, MORE_COLUMNS]
+    for heads in parts:
+        lines += _part(names, heads, cells, label, width)
+    return [*lines, lines[0]]
+
+
+def _row(o: Operation, wall_ns: int) -> dict[str, Any]:
+    return {
+        "total_time": o.busy_ns / 1e9,
+        "call_count": o.calls,
+        "avg_time": o.mean_ns / 1e9,
+        "min_time": o.min_ns / 1e9,
+        "max_time": o.max_ns / 1e9,
+        "memory_peak_mb": o.rise_max_bytes / MB,
+        "memory_avg_mb": o.rise_mean_bytes / MB,
+        "gpu_memory_peak_mb": o.gpu_peak_bytes / MB,
+        "gpu_memory_avg_mb": o.gpu_peak_bytes / MB,
+        "self_time": o.self_ns / 1e9,
+        "union_time": o.union_ns / 1e9,
+        "share": o.union_ns / wall_ns if wall_ns else 0.0,
+        "concurrency": o.concurrency,
+        "p50_time": o.percentile_ns(0.5) / 1e9,
+        "p95_time": o.percentile_ns(0.95) / 1e9,
+        "p99_time": o.percentile_ns(0.99) / 1e9,
+        "memory_method": "peak" if o.peak_readings else "end points" if o.end_readings else "",
+    }
+
+
+def _cells(o: Operation, wall_ns: int) -> dict[str, str]:
+    measured = o.peak_readings or o.end_readings
+    return {
+        "Calls": f"{o.calls:,}" + (f"+{o.open} open" if o.open else ""),
+        "Total(s)": f"{o.busy_ns / 1e9:.3f}",
+        "Avg(s)": f"{o.mean_ns / 1e9:.6f}",
+        "Min(s)": f"{o.min_ns / 1e9:.6f}",
+        "Max(s)": f"{o.max_ns / 1e9:.6f}",
+        "Mem Peak(MB)": ("" if o.peak_readings else "~") + f"{o.rise_max_bytes / MB:.1f}" if measured else "-",
+        "GPU Peak(MB)": f"{o.gpu_peak_bytes / MB:.1f}" if o.gpu_peak_bytes else "-",
+        "Wall%": f"{o.union_ns / wall_ns * 100 if wall_ns else 0.0:.1f}",
+        "Busy(s)": f"{o.busy_ns / 1e9:.3f}",
+        "Union(s)": f"{o.union_ns / 1e9:.3f}",
+        "Conc": f"{o.concurrency:.2f}",
+        "p95(s)": f"{o.percentile_ns(0.95) / 1e9:.6f}",
+    }
+
+
+def _sizes(heads: Sequence[str], cells: list[dict[str, str]]) -> list[int]:
+    return [max([len(h)] + [len(row[h]) for row in cells]) for h in heads]
+
+
+def _needs(label: int, heads: Sequence[str], cells: list[dict[str, str]]) -> int:
+    return label + sum(_sizes(heads, cells)) + 2 * len(heads)
+
+
+def _part(names: list[str], heads: Sequence[str], cells: list[dict[str, str]], label: int, width: int) -> list[str]:
+    sizes = _sizes(heads, cells)
+    gap = "  " if _needs(label, heads, cells) <= width else " "
+    rule = "-" * min(width, label + sum(sizes) + len(gap) * len(sizes))
+    lines = [rule, "Operation".ljust(label) + "".join(gap + h.rjust(w) for h, w in zip(heads, sizes, strict=True)), rule]
+    for name, row in zip(names, cells, strict=True):
+        lines.append(name.ljust(label) + "".join(gap + row[h].rjust(w) for h, w in zip(heads, sizes, strict=True)))
+    return lines
+
+
+def escape(name: str) -> str:
+    """A label as it may be shown: nothing in it can move the cursor, colour the terminal or turn the text around."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode("ascii") for c in name)
+
+
+def shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,400 @@
+"""The life of a recording in Python: start, threads, pause, reset, end, forks; see `record/native/track.h`."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import time
+from _thread import allocate_lock, get_ident
+from typing import Any
+
+from ...store import schema as s
+from ...store.writer import ShardWriter
+from .rows import counters_start, next_window
+from .spans import close_top
+from .tree import CLOCK_PYTHON, CLOCK_TEST, Track, add_node, label_of, path_of, state, touch
+
+MAX_FREE_TRACKS = 64
+
+
+def _native_id() -> int:
+    import _thread
+
+    return _thread.get_native_id() if hasattr(_thread, "get_native_id") else 0
+
+
+def _thread_name() -> str:
+    """The name Python knows this thread by, without making threading invent a dummy entry."""
+    threading = sys.modules.get("threading")
+    thread = getattr(threading, "_active", {}).get(get_ident())
+    name = getattr(thread, "_name", None)
+    return name if isinstance(name, str) else "MainThread" if threading is None else "thread"
+
+
+def _name_key(name: str) -> str:
+    return "".join(c for c in name if not c.isdigit())
+
+
+class _Owner:
+    """Lives in the thread's local storage; when the thread ends it gives the track up."""
+
+    __slots__ = ("track",)
+
+    def __init__(self, track: Track) -> None:
+        self.track = track
+
+    def __del__(self) -> None:
+        track = self.track
+        if track.gen == state.gen and state.shard is not None and state.pid == os.getpid():
+            if state.gen_on:
+                track_cut(track, state.clock(), "abandoned")
+            track.words[track.at + s.T_ALIVE] = 2
+            track.retired = True
+            track.inherited = 0
+
+
+def track_cut(track: Track, at_ns: int, why: str) -> None:
+    """The thread is gone, or recording stops: its open spans end here, and say so."""
+    while track.depth:
+        close_top(track, at_ns)
+        state.lose(why)
+        track.inherited += 1
+    track.settle(at_ns)
+    touch(track.top)
+
+
+def begin_life(track: Track, at_ns: int) -> None:
+    which = 1 - track.words[track.at + s.T_LIFE]
+    where = track.at + s.T_LIVES + 2 * which
+    track.words[where] = at_ns
+    track.words[where + 1] = sum(node.self_ns for node in track.nodes)
+    track.words[track.at + s.T_LIFE] = which
+    track.last = at_ns
+    track.top = track.root
+    track.words[track.at + s.T_BASE] = track.root.id
+
+
+def track_attach(track: Track) -> bool:
+    shard = state.shard
+    assert shard is not None
+    name = _thread_name() if track.virtual < 0 else f"virtual-{track.virtual}"
+    at_ns = state.clock()
+    slot = shard.item(s.TRACKS)
+    if slot is None:
+        return False
+    block, at, track.id = slot
+    track.words, track.buffer, track.at, track.byte_at = block.words, block.buffer, at, at * 8
+    track.state_at, track.frames_at = at + s.T_STATE, (at + s.T_FRAMES) * 8
+    track.nodes, track.idle = [], None
+    track.name_key = _name_key(name)
+    root = add_node(track, 0, label_of(state.reserved["(root)"]), None)
+    others = []
+    for reserved in ("(profiler)", "(more labels)"):
+        label = label_of(state.reserved[reserved])
+        others.append(add_node(track, path_of(0, label.id), label, root))
+    if root is None or others[0] is None or others[1] is None:
+        return False
+    track.root, track.profiler, track.overflow = root, others[0], others[1]
+    track.overflow.parent = None  # so that spans in it never take the short way, and are counted
+    state.tracks.append(track)
+    data = name.encode("utf-8", "surrogatepass")[:255]
+    offset = shard.string(data)
+    words = block.words
+    words[at + s.T_TID] = _native_id()
+    words[at + s.T_NAME], words[at + s.T_NAME_BYTES] = offset, len(data) if offset else 0
+    words[at + s.T_OCCUPANTS] = words[at + s.T_ALIVE] = 1
+    track.inherited += track.depth
+    track.depth = track.room = track.crooked = 0
+    track.frames = []
+    track.state = 0
+    track.retired = False
+    begin_life(track, at_ns)
+    shard.publish(s.TRACKS)
+    track.gen = state.gen
+    return True
+
+
+def track_for_thread() -> Track:
+    """A track for a thread seen for the first time: that of an ended thread of the same kind, or a new one."""
+    free = [track for track in state.tracks if track.retired]
+    key = _name_key(_thread_name())
+    track = next((t for t in free if t.name_key == key), free[0] if len(free) >= MAX_FREE_TRACKS else None)
+    if track is None:
+        track = Track()
+    else:
+        track.retired = False
+        begin_life(track, state.clock())
+        track.words[track.at + s.T_TID] = _native_id()
+        track.words[track.at + s.T_OCCUPANTS] += 1
+        track.words[track.at + s.T_ALIVE] = 1
+    state.local.owner = _Owner(track)
+    return track
+
+
+def _session_begin() -> bool:
+    options = state.options
+    child = options["is_child"]
+    shard_id = int.from_bytes(os.urandom(8), "little") | 1
+    path = None
+    if options["directory"] is not None:
+        path = os.path.join(options["directory"], f"{os.getpid()}-{shard_id:016x}{s.SHARD_SUFFIX}")
+    test = options["clock"] == CLOCK_TEST
+    state.clock = _test_clock if test else time.perf_counter_ns  # CLOCK_MONOTONIC on Linux
+    try:
+        shard = ShardWriter(path, options["child_budget"] if child else options["budget"])
+    except MemoryError:
+        return False
+    state.shard, state.disk_errno, state.pid = shard, shard.disk_errno, os.getpid()
+    state.head = shard.header.words
+    state.gen += 1
+    state.tracks, state.paths, state.touched = [], {}, []
+    state.iteration = state.log_left = state.ring_head = 0
+    state.mark = 1
+    state.log = None
+    state.long_ns = options["long_ns"] or 1 << 62
+    for zone in (state.reserved["(more labels)"], *state.reserved.values()):
+        label_of(zone)
+    path_of(0, label_of(state.reserved["(root)"]).id)
+    state.paths.clear()  # path 0 is the root, not a label below it
+    ring_events = options["child_ring_events" if child else "ring_events"]
+    state.ring = shard.block(s.RING, -(-(ring_events * s.EVENT_WORDS * 8 + s.HEAD_WORDS * 8) // s.BLOCK_BYTES))
+    state.ring_mask = ring_events - 1
+    if state.ring is not None:
+        state.ring_buffer = state.ring.buffer
+        state.ring.words[s.HEAD_CAPACITY] = ring_events
+    units = options["child_iter_units" if child else "iter_units"]
+    pair = [shard.block(s.ITERATIONS, units), shard.block(s.ITERATIONS, units)]
+    state.rows_words = 0 if None in pair else units * s.BLOCK_WORDS - s.HEAD_WORDS
+    state.log_room = options["child_log_events" if child else "log_events"]
+    h = state.head
+    h[s.H_PID], h[s.H_PARENT_PID], h[s.H_SHARD_ID] = os.getpid(), os.getppid(), shard_id
+    h[s.H_CLOCK] = CLOCK_TEST if test else CLOCK_PYTHON
+    h[s.H_COST_INSIDE_PS], h[s.H_COST_OUTSIDE_PS], h[s.H_COST_ERROR_PS] = options["costs"]
+    h[s.H_EPOCH], h[s.H_PARENT_SHARD] = options["epoch"], options["parent_shard"]
+    h[s.H_PEAK_METHOD] = options["peak_method"]
+    h[s.H_PROC_START] = _process_start_ticks()
+    h[s.H_START_UNIX_NS] = time.time_ns()
+    h[s.H_START_NS] = h[s.H_ITER_START_NS] = state.clock()
+    h[s.H_VERSION] = s.VERSION
+    counters_start()
+    next_window()
+    state.gen_on = state.gen
+    return True
+
+
+def _process_start_ticks() -> int:
+    try:
+        with builtins.open("/proc/self/stat", "rb") as file:
+            return int(file.read().rsplit(b")", 1)[1].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _test_clock() -> int:
+    return state.test_ns
+
+
+def _forget_parent() -> None:
+    """A forked child: the parent's shard is not ours."""
+    assert state.shard is not None
+    state.options = {**state.options, "is_child": True, "parent_shard": state.head[s.H_SHARD_ID]}
+    state.shard.forget()
+    state.shard = None
+    state.tracks = []
+    _forget_labels()
+
+
+def _forget_labels() -> None:
+    for zone in (*state.zones.values(), *state.reserved.values()):
+        zone.label = None
+
+
+def _after_fork_in_child() -> None:
+    state.gen_on = 0
+    state.lock = allocate_lock()
+    track = state.local.track
+    if track is not None:
+        track.gen = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def wake() -> Track | None:
+    """Everything that is not the plain case: off, armed, forked, a new thread, an old track. None: do not record."""
+    if not state.want:
+        return None
+    if not state.gen_on:
+        if state.shard is not None and state.pid != os.getpid():
+            _forget_parent()
+        if not _session_begin():
+            state.want = False
+            return None
+    track: Track | None = state.local.track
+    with state.lock:
+        if track is None:
+            track = track_for_thread()
+        state.local.track = track
+        if track.gen != state.gen and not track_attach(track):
+            state.lose("dropped_no_track")
+            return None
+    return track
+
+
+def open(**options: Any) -> bool:
+    close()
+    state.options = options
+    state.want = True
+    if not options["armed"]:
+        wake()
+    return state.want
+
+
+def close() -> None:
+    state.want = False
+    pause()
+    if state.shard is None or state.pid != os.getpid():
+        return
+    state.head[s.H_END_NS] = state.paused_at
+    for track in state.tracks:
+        track.nodes = []
+    state.shard = None
+    state.tracks, state.touched = [], []
+    state.ring = state.log = None
+    _forget_labels()
+
+
+def pause() -> None:
+    state.want = False
+    if not state.gen_on:
+        return
+    with state.lock:
+        at = state.clock()
+        for track in state.tracks:
+            if not track.retired:
+                track_cut(track, at, "cut")
+        state.lifts += 1  # spans of awaiting tasks end here as well
+        for zone in (*state.zones.values(), *state.reserved.values()):
+            if zone.label is not None:
+                zone.label.end(at)
+        for index in range(s.H_SUSPENDED, s.H_SUSPENDED + 2 * s.SUSPENDED_SLOTS):
+            state.head[index] = 0
+        state.paused_at = at
+        state.gen_on = 0
+
+
+def resume() -> None:
+    state.want = True
+    if state.gen_on or state.shard is None or state.pid != os.getpid():
+        return
+    with state.lock:
+        at = state.clock()
+        for track in state.tracks:
+            if not track.retired:
+                begin_life(track, at)
+        state.head[s.H_PAUSED_NS] += at - state.paused_at
+        state.gen_on = state.gen
+
+
+def reset() -> None:
+    """A new epoch: a fresh shard takes the old one's place, and the spans open now go on in it from here."""
+    if not state.gen_on or state.shard is None or state.pid != os.getpid():
+        return
+    carried = [(track, [frame.zone for frame in track.frames[: track.depth]]) for track in state.tracks if not track.retired]
+    for track, zones in carried:
+        track_cut(track, state.clock(), "cut")
+        track.inherited -= len(zones)
+    old = state.shard.path
+    close()
+    state.options = {**state.options, "epoch": state.options["epoch"] + 1}
+    state.want = _session_begin()
+    if not state.want:
+        return
+    mine = state.local.track
+    for track, zones in carried:
+        if track_attach(track):
+            state.local.track = track
+            for zone in zones:
+                zone.__enter__()
+    state.local.track = mine
+    if old is not None:
+        os.unlink(old)
+
+
+def is_on() -> bool:
+    return state.want
+
+
+def attach() -> None:
+    wake()
+
+
+def shard() -> str | None:
+    return state.shard.path if state.shard is not None and state.pid == os.getpid() else None
+
+
+def disk_error() -> int:
+    return state.head[s.H_DISK_ERRNO] if state.shard is not None else state.disk_errno
+
+
+def snapshot() -> bytes:
+    """The shard as bytes, every track accounted for up to now."""
+    if state.shard is None or state.pid != os.getpid():
+        return b""
+    with state.lock:
+        if state.gen_on:
+            for track in state.tracks:
+                if not track.retired:
+                    track.settle(state.clock())
+        return state.shard.snapshot()
+
+
+def lose(why: int) -> None:
+    if state.pid == os.getpid() and 0 <= why < len(s.LOSSES):
+        state.lose(s.LOSSES[why])
+
+
+def name_process(name: str) -> None:
+    if state.shard is not None and state.pid == os.getpid():
+        data = name.encode("utf-8", "surrogatepass")
+        offset = state.shard.string(data)
+        if offset:
+            state.head[s.H_NAME], state.head[s.H_NAME_BYTES] = offset, len(data)
+
+
+def set_callbacks(yield_check: Any, memory_span: Any, decorate: Any) -> None:
+    state.yield_check, state.memory_span, state.decorate = yield_check, memory_span, decorate
+
+
+# ---- for tests: a clock and threads that are moved by hand ----
+
+_virtual: dict[int, Track] = {}
+_real: list[Track | None] = []
+
+
+def set_time(ns: int) -> None:
+    state.test_ns = ns
+
+
+def use_track(which: int) -> None:
+    if not _real:
+        _real.append(state.local.track)
+    if which < 0:
+        state.local.track = _real.pop()
+        return
+    if which not in _virtual:
+        _virtual[which] = Track()
+        _virtual[which].virtual = which
+    state.local.track = _virtual[which]
+    wake()
+
+
+def end_track() -> None:
+    track = state.local.track
+    if track is not None and track.gen == state.gen_on:
+        track_cut(track, state.clock(), "abandoned")
+        track.words[track.at + s.T_ALIVE] = 2
+        track.inherited = 0
+        begin_life(track, state.clock())

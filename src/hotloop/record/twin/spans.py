@@ -1,0 +1,574 @@
+"""A span is entered, a span is left; spans are lifted off a stack and put back; work is handed over.
+
+See `record/native/hot.h` and `lift.h` for the reasons. A signal handler may run between any two lines here, so a track is
+marked busy while it is changed: a span opened by such a handler in that moment is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+from ...store import schema as s
+from .tree import BUSY, Frame, Node, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
+
+# Native formats: each field is one 8-byte store, in order, so the last one publishes the others.
+JOURNAL = Struct("@QQQQdQQQ").pack_into  # ... and the state word behind it
+EVENT = Struct("@QQQQ").pack_into
+PAIR = Struct("@QQ").pack_into
+ENTERED = (1 << s.STATE_ENTERED_SHIFT) + 2
+UINT32_MAX = (1 << 32) - 1
+RING_HEAD, TRACK_FRAMES = s.H_RING_HEAD, s.TRACK_FRAMES
+GENERATOR_FLAGS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
+
+
+def put_event(track: Track, node: Node, start: int, duration: int, flags: int) -> None:
+    where, when = node.where, state.iteration | flags << 32
+    if state.log_left:
+        block = state.log
+        if block is None or block.used == block.capacity:
+            assert state.shard is not None
+            block = state.log = state.shard.block(s.EVENTS)
+        if block is not None:
+            state.log_left -= 1
+            state.log_room -= 1
+            EVENT(block.buffer, (s.HEAD_WORDS + block.used * s.EVENT_WORDS) * 8, start, duration, where, when)
+            block.publish(1)
+            return
+        state.log_left = state.log_room = 0
+    ring = state.ring
+    if ring is not None:
+        state.plain_ring = True
+        head = state.ring_head
+        state.ring_head = head + 1
+        EVENT(ring.buffer, 64 + (head & state.ring_mask) * 32, start, duration, where, when)
+        state.head[RING_HEAD] = head + 1
+
+
+def resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def measure_enter(track: Track, frame: Frame) -> None:
+    if frame.node.label.kind == s.KIND_OVERFLOW:
+        state.lose("label_overflow")
+    if frame.node.long:
+        frame.rss = resident_bytes()
+        frame.cpu_ns = time.thread_time_ns()
+        frame.measured = frame.odd = True
+        at = state.clock()
+        track.charge(at)
+        frame.start = at
+        if track.depth <= TRACK_FRAMES:
+            track.words[track.frames_at // 8 + 2 * track.depth - 1] = at
+
+
+def measure_exit(frame: Frame, duration: int) -> None:
+    node = frame.node
+    if not frame.measured:
+        return
+    node.long = duration >= state.long_ns // 8
+    words, at = node.words, node.at
+    words[at + s.N_CPU_NS] += time.thread_time_ns() - frame.cpu_ns
+    words[at + s.N_CPU_WALL_NS] += duration
+    rss = resident_bytes()
+    if not words[at + s.N_MEM_CALLS] & UINT32_MAX:
+        rise = max(0, rss - frame.rss)
+        words[at + s.N_MEM_RISE_MAX] = max(words[at + s.N_MEM_RISE_MAX], rise)
+        words[at + s.N_MEM_RISE_SUM] += rise
+        words[at + s.N_MEM_CALLS] += 1 << 32
+    words[at + s.N_MEM_RSS_MAX] = max(words[at + s.N_MEM_RSS_MAX], rss)
+
+
+def current_track() -> Track | None:
+    """The recording track of this thread, or None."""
+    track: Track | None = state.local.track
+    return track if track is not None and track.gen == state.gen_on else None
+
+
+def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
+    depth = track.depth
+    if depth == len(track.frames):
+        track.frames.append(Frame(track.frames_at + 16 * depth))
+        track.room = min(depth + 1, TRACK_FRAMES)
+    frame = track.frames[depth]
+    frame.node = node
+    frame.below = below = track.top
+    frame.zone = zone
+    frame.start = at
+    label = node.label
+    if node.parent is not below or track.crooked:
+        frame.crooked = depth > 0 and node.parent is not below
+        track.crooked += frame.crooked
+        frame.reentry = any(other.node.label is label for other in track.frames[:depth])
+        frame.odd = frame.crooked or frame.reentry
+    if depth < TRACK_FRAMES:
+        PAIR(track.buffer, frame.at, node.id, at)
+    else:
+        state.lose("deep")
+    if label.shared and not frame.reentry:
+        label.opened(at)
+    track.top = node
+    track.depth = depth + 1
+    track.words[track.state_at] = track.state = track.state + ENTERED
+    return frame
+
+
+def close_top(track: Track, at: int) -> None:
+    track.depth = depth = track.depth - 1
+    frame = track.frames[depth]
+    node = frame.node
+    start = frame.start
+    duration = at - start
+    odd = frame.odd
+    if odd:
+        measure_exit(frame, duration)
+    words, doubles, ints, count_at, self_at, total_at, squares_at, bucket, label, ident = node.hot
+    words[self_at] = node.self_ns = node.self_ns + (at - track.last)
+    track.last = at
+    union, total, closes = label.union_ns, node.total, False
+    if not (odd and frame.reentry):
+        node.total = total = total + duration
+        if label.shared:
+            label.open = still_open = label.open - 1
+            closes = not still_open
+            if closes and at > label.union_start:
+                label.union_ns = union = union + (at - label.union_start)
+    if duration >= 16:
+        bits = duration.bit_length()
+        index = bits * 4 - 20 + (duration >> (bits - 3) & 3)
+        bucket += index if index < 160 else 159
+    hist = ints[bucket] + 1
+    if hist > UINT32_MAX:
+        hist = halve_histogram(node, bucket)
+    node.count = count = node.count + 1
+    node.squares = squares = node.squares + duration * duration
+    value = track.state
+    JOURNAL(track.buffer, track.byte_at, ident, duration, count, total, squares, hist, union, value | 1)
+    words[count_at] = count
+    words[total_at] = total
+    if duration < node.least:
+        words[total_at + 1] = node.least = duration
+    if duration > node.most:
+        words[total_at + 2] = node.most = duration
+        if duration >= state.long_ns:
+            node.long = True
+    doubles[squares_at] = squares
+    ints[bucket] = hist
+    if closes:
+        label.words[label.union_at] = union
+    track.words[track.state_at] = track.state = value - 2
+    track.top = frame.below
+    if node.marked_in != state.mark:
+        touch(node)
+    if odd:
+        close_odd(track, frame, at)
+    elif state.plain_ring:  # put_event(), written out for the plain case
+        head = state.ring_head
+        state.ring_head = head + 1
+        EVENT(state.ring_buffer, 64 + (head & state.ring_mask) * 32, start, duration, node.where, state.iteration)
+        state.head[RING_HEAD] = head + 1
+    else:
+        put_event(track, node, start, duration, 0)
+
+
+def close_odd(track: Track, frame: Frame, at: int) -> None:
+    """The rest of leaving a span that was resumed, measured or recursive; the frame is plain again."""
+    if frame.resumed:
+        put_event(track, frame.node, frame.resumed, at - frame.resumed, s.EVENT_SEGMENT)
+    else:
+        put_event(track, frame.node, frame.start, at - frame.start, 0)
+    if frame.measured:
+        track.charge(state.clock())
+    track.crooked -= frame.crooked
+    frame.odd = frame.measured = frame.reentry = frame.crooked = False
+    frame.resumed = 0
+
+
+def halve_histogram(node: Node, bucket: int) -> int:
+    ints, first = node.hot[2], (node.at + s.N_HIST) * 2
+    for i in range(first, first + s.HIST_BUCKETS):
+        ints[i] >>= 1
+    node.words[node.at + s.N_HIST_SHIFT] += 1
+    return int(ints[bucket]) + 1
+
+
+def exit_odd(track: Track, zone: Zone, at: int) -> None:
+    """The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter."""
+    if any(frame.zone is zone for frame in track.frames[: track.depth]):
+        while track.frames[track.depth - 1].zone is not zone:
+            close_top(track, at)
+            state.lose("unbalanced")
+            track.inherited += 1
+        close_top(track, at)
+    elif track.inherited:
+        state.lose("inherited")
+        track.inherited -= 1
+    else:
+        state.lose("stray_exit")
+
+
+class Zone:
+    """A named region: a context manager and a decorator, shared by all threads."""
+
+    __slots__ = ("kind", "label", "name")
+
+    def __init__(self, name: str, kind: int = s.KIND_USER) -> None:
+        self.name, self.kind = name, kind
+        self.label: Any = None
+
+    def __repr__(self) -> str:
+        return f"profile({self.name!r})"
+
+    def __call__(self, function: Any) -> Any:
+        return state.decorate(self, function) if state.decorate else wrap(self, function)
+
+    def __enter__(self) -> Zone:
+        track: Track | None = state.local.track
+        if track is None or track.gen != state.gen_on:
+            track = wake_for_span(track)
+            if track is None:
+                return self
+        track.gen = BUSY
+        try:
+            top = track.top
+            try:
+                node = top.children[self]
+            except KeyError:
+                node = find_child(track, top, self)
+                self._look_at_caller()
+            at = state.clock()
+            top.words[top.self_at] = top.self_ns = top.self_ns + (at - track.last)
+            track.last = at
+            depth = track.depth
+            if node.parent is not top or node.long or depth >= track.room or track.crooked:
+                frame = push(track, self, node, at)
+                if node.long or node is track.overflow:
+                    measure_enter(track, frame)
+            else:  # push(), written out for the plain case
+                frame = track.frames[depth]
+                frame.node = node
+                frame.below = top
+                frame.zone = self
+                frame.start = at
+                PAIR(track.buffer, frame.at, node.id, at)
+                if node.label.shared:
+                    node.label.opened(at)
+                track.top = node
+                track.depth = depth + 1
+                track.words[track.state_at] = track.state = track.state + ENTERED
+        finally:
+            track.gen = state.gen_on
+        return self
+
+    def __exit__(self, _type: object = None, _value: object = None, _traceback: object = None) -> None:
+        track: Track | None = state.local.track
+        if track is None or track.gen != state.gen_on:
+            exit_off(track)
+            return
+        track.gen = BUSY
+        try:
+            at = state.clock()
+            depth = track.depth
+            if depth and track.frames[depth - 1].zone is self:
+                close_top(track, at)
+            else:
+                exit_odd(track, self, at)
+        finally:
+            track.gen = state.gen_on
+
+    def _look_at_caller(self) -> None:
+        """In a new place: is this span opened by a generator that yields inside it? Then its time is not its own."""
+        if self.kind != s.KIND_USER or state.yield_check is None:
+            return
+        frame = sys._getframe(2)
+        site = state.yield_check(frame.f_code, frame.f_lasti) if frame.f_code.co_flags & GENERATOR_FLAGS else None
+        if site and state.shard is not None:
+            data = site.encode("utf-8", "surrogatepass")
+            offset = state.shard.string(data)
+            self.label.word(s.L_SITE, offset)
+            self.label.word(s.L_SITE_BYTES, len(data) if offset else 0)
+            self.label.flag(s.FLAG_HELD_ACROSS_YIELD, True)
+
+
+def wake_for_span(track: Track | None) -> Track | None:
+    if track is not None and track.gen == BUSY:
+        state.lose("dropped_reentrant")
+        return None
+    if not state.want:
+        return None
+    from .session import wake
+
+    return wake()
+
+
+def exit_off(track: Track | None) -> None:
+    """An exit while nothing is recorded on this thread: nothing is made for it, only counted."""
+    if not state.gen_on or (track is not None and track.gen == BUSY):
+        return
+    if track is not None and track.depth:
+        track.depth -= 1
+        state.lose("inherited")
+    else:
+        state.lose("stray_exit")
+
+
+MAX_ZONES = 16384
+ZONES = state.zones  # never replaced
+
+
+def profile(name: Any, track_memory: bool = False) -> Any:
+    """A named region, as a context manager or a decorator."""
+    try:
+        zone = ZONES[name]
+    except (KeyError, TypeError):
+        zone = zone_of(name)
+    return state.memory_span(zone) if track_memory and state.memory_span else zone
+
+
+def zone_of(name: Any) -> Zone:
+    if type(name) is not str:
+        state.lose("bad_name")
+        try:
+            name = str(name)
+        except Exception:
+            name = "(unnamed)"
+    zone = state.zones.get(name)
+    if zone is None:
+        if len(state.zones) >= MAX_ZONES:
+            return state.reserved["(more labels)"]
+        zone = state.zones.setdefault(name, Zone(name))
+    return zone
+
+
+RESERVED = {
+    "(root)": s.KIND_ROOT, "(profiler)": s.KIND_PROFILER, "(handed over)": s.KIND_HANDOFF,
+    "(more labels)": s.KIND_OVERFLOW, "(waiting: idle worker)": s.KIND_WAIT, "(waiting: sleep)": s.KIND_WAIT,
+    "(waiting: lock)": s.KIND_WAIT, "(waiting: socket)": s.KIND_WAIT, "(waiting: select)": s.KIND_WAIT,
+    "(waiting: queue)": s.KIND_WAIT,
+}  # fmt: skip
+state.reserved.update((name, Zone(name, kind)) for name, kind in RESERVED.items())
+
+
+def wrap(zone: Zone, function: Callable[..., Any]) -> Callable[..., Any]:
+    def profiled(*args: Any, **keywords: Any) -> Any:
+        with zone:
+            return function(*args, **keywords)
+
+    return profiled
+
+
+# ---- lifting ----
+
+
+class Token:
+    """Spans lifted off a stack; give it to lower()."""
+
+    __slots__ = ("frames", "gen", "lifts", "running", "slots", "track")
+
+    def __init__(self, track: Track, frames: list[Frame], running: bool) -> None:
+        self.track, self.frames, self.running = track, frames, running
+        self.gen, self.lifts = track.gen, state.lifts
+        self.slots: list[int] = []
+
+    def valid(self) -> bool:
+        return bool(self.frames) and state.gen_on == self.gen and self.lifts == state.lifts
+
+    def __del__(self) -> None:
+        if not self.valid():
+            return
+        at = state.clock()
+        for index, frame in enumerate(self.frames):
+            state.lose("abandoned")
+            if self.running:
+                if not frame.reentry:
+                    frame.node.label.closed(at)
+                if self.slots[index]:
+                    state.head[self.slots[index]] = 0
+
+
+def suspended_put(path: int, start: int) -> int:
+    words = state.head
+    for at in range(s.H_SUSPENDED, s.H_SUSPENDED + 2 * s.SUSPENDED_SLOTS, 2):
+        if not words[at]:
+            words[at + 1] = start
+            words[at] = path + 1
+            return at
+    return 0
+
+
+def depth() -> int:
+    track = current_track()
+    return track.depth if track else 0
+
+
+def lift(depth: int, running: bool) -> Token | None:
+    """Take the spans above `depth` off this thread's stack; None when there are none."""
+    track = current_track()
+    if track is None or track.depth <= depth:
+        return None
+    with state.lock:
+        token = Token(track, track.frames[depth : track.depth], running)
+        at = state.clock()
+        track.settle(at)
+        for frame in token.frames:
+            frame.node.label.share()
+        for frame in reversed(token.frames):
+            touch(frame.node)
+            track.crooked -= frame.crooked
+            if running:
+                token.slots.insert(0, suspended_put(frame.node.path, frame.start))
+                continue
+            begin = frame.resumed or frame.start
+            put_event(track, frame.node, begin, at - begin, s.EVENT_SEGMENT)
+            frame.start = at - frame.start  # until it goes on: how long it has run
+            if not frame.reentry:
+                frame.node.label.closed(at)
+        track.top = token.frames[0].below
+        del track.frames[depth:]
+        track.depth = depth
+        track.room = min(depth, TRACK_FRAMES)
+        track.state -= 2 * len(token.frames)
+        track.words[track.state_at] = track.state
+    return token
+
+
+def lower(token: Any) -> None:
+    """Put lifted spans back on the stack of the thread that runs now."""
+    if not isinstance(token, Token):
+        return
+    track = current_track()
+    if track is None:
+        from .session import wake
+
+        track = wake()
+        if track is None:
+            return
+    if not token.valid():
+        track.inherited += len(token.frames)
+        token.frames = []
+        return
+    with state.lock:
+        at = state.clock()
+        track.settle(at)
+        for index, frame in enumerate(token.frames):
+            if track is not token.track:
+                frame.node = node_by_path(track, frame.node.path, frame.node.label) or frame.node
+            frame.below = track.top
+            frame.crooked = track.depth > 0 and frame.node.parent is not frame.below
+            frame.odd = frame.odd or frame.crooked
+            track.crooked += frame.crooked
+            if token.running:
+                if token.slots[index]:
+                    state.head[token.slots[index]] = 0
+            else:
+                frame.start = at - frame.start
+                frame.resumed = at
+                frame.odd = True
+                if not frame.reentry:
+                    frame.node.label.opened(at)
+            frame.at = track.frames_at + 16 * track.depth
+            if track.depth < TRACK_FRAMES:
+                PAIR(track.buffer, frame.at, frame.node.id, frame.start)
+            track.top = frame.node
+            del track.frames[track.depth :]
+            track.frames.append(frame)
+            track.depth += 1
+            track.room = min(track.depth, TRACK_FRAMES)
+        track.state += 2 * len(token.frames)
+        track.words[track.state_at] = track.state
+        token.frames = []
+
+
+# ---- handing over ----
+
+
+def here() -> tuple[int, int] | None:
+    """Where this thread is now, as work handed over from here must know it."""
+    track = current_track()
+    return (state.head[s.H_SHARD_ID], track.top.path) if track else None
+
+
+def adopt(shard: int, path: int) -> None:
+    """Work handed over from elsewhere: spans hang below the path that handed it over until release()."""
+    from .session import wake
+
+    track = current_track() or wake()
+    if track is None:
+        return
+    assert state.shard is not None
+    handoff = state.reserved["(handed over)"]
+    with state.lock:
+        node = None
+        if shard == state.head[s.H_SHARD_ID] and path < state.shard.items[s.PATHS]:
+            anchor = node_by_path(track, path, track.root.label)
+            if anchor is not None:
+                node = anchor.children.get(handoff) or find_child(track, anchor, handoff)
+        else:
+            label = label_of(handoff)
+            remote = path_of(0, label.id, origin=(shard, path))
+            node = node_by_path(track, remote, label) if remote is not None else None
+        at = state.clock()
+        track.settle(at)
+        push(track, handoff, node or track.overflow, at)
+
+
+def release() -> None:
+    """The work is done; until the next piece the thread is an idle worker, which is waiting."""
+    track = current_track()
+    if track is None:
+        return
+    state.reserved["(handed over)"].__exit__()
+    if track.depth:
+        return
+    if track.idle is None:
+        label = label_of(state.reserved["(waiting: idle worker)"])
+        track.idle = add_node(track, path_of(0, label.id), label, track.root)
+    if track.idle is not None:
+        track.top = track.idle
+        track.words[track.at + s.T_BASE] = track.idle.id
+
+
+# ---- readings ----
+
+
+def now() -> int:
+    return state.clock()
+
+
+def settle() -> None:
+    track = current_track()
+    if track is not None:
+        track.settle(state.clock())
+
+
+def charge() -> None:
+    """Charge the time since the last event to the profiler itself."""
+    track = current_track()
+    if track is not None:
+        track.charge(state.clock())
+
+
+def note_memory(rise: int, rss: int, peak: int, true_peak: bool) -> None:
+    """What a span with track_memory saw, for the innermost open span."""
+    track = current_track()
+    if track is None or not track.depth:
+        return
+    words, at = track.top.words, track.top.at
+    words[at + s.N_MEM_RISE_MAX] = max(words[at + s.N_MEM_RISE_MAX], rise)
+    words[at + s.N_MEM_RISE_SUM] += rise
+    words[at + s.N_MEM_RSS_MAX] = max(words[at + s.N_MEM_RSS_MAX], peak)
+    words[at + s.N_MEM_CALLS] += 1 if true_peak else 1 << 32
+    header = state.head
+    seen = header[s.H_SNAPSHOTS]
+    slot = s.H_SNAPSHOTS + 1 + seen % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
+    header[slot], header[slot + 1], header[slot + 2], header[slot + 3] = state.clock(), track.top.path, rss, peak
+    header[s.H_SNAPSHOTS] = seen + 1

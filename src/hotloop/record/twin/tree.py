@@ -1,0 +1,303 @@
+"""Labels, paths, nodes and tracks of the Python recorder, and the one place that holds its state.
+
+See `record/native/tree.h` and `track.h` for the reasons; the structure is the same.
+Invariant: `state.lock` is held while the tree grows. The hot path takes no lock (155 ns each time): what threads share
+there (a label's open count, the ring's head) is read and written without a call in between, and the interpreter
+switches threads only at calls and loops.
+"""
+
+from __future__ import annotations
+
+import time
+from _thread import _local as ThreadLocal
+from _thread import allocate_lock
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...store import schema as s
+from ...store.writer import Block, ShardWriter
+
+if TYPE_CHECKING:
+    from .spans import Zone
+
+MAX_LABELS = 16384
+CLOCK_PYTHON, CLOCK_TEST = 3, 4
+BUSY = -1
+
+
+class Label:
+    """A name. While it has a single node, that node's total time is its union, so nothing is kept (120 ns a span)."""
+
+    __slots__ = ("alone", "id", "kind", "open", "shared", "start_at", "union_at", "union_ns", "union_start", "words")
+
+    def __init__(self, block: Block, at: int, number: int, kind: int) -> None:
+        self.words, self.union_at, self.start_at = block.words, at + s.L_UNION_NS, at + s.L_UNION_START
+        self.id, self.kind = number, kind
+        self.alone: Node | None = None
+        self.shared = False
+        self.open = 0  # spans of this label open now, over all tracks (recursion counts once)
+        self.union_ns = self.union_start = 0  # as in the file
+        self.words[at + s.L_FLAGS] = s.FLAG_ALONE
+
+    def word(self, field: int, value: int) -> None:
+        self.words[self.union_at - s.L_UNION_NS + field] = value
+
+    def flag(self, bit: int, on: bool) -> None:
+        old = self.words[self.union_at - s.L_UNION_NS + s.L_FLAGS]
+        self.word(s.L_FLAGS, old | bit if on else old & ~bit)
+
+    def share(self) -> None:
+        """From now on the union is kept: a second node appears, or one node is open in several tasks."""
+        if self.shared:
+            return
+        self.shared = True
+        if self.alone is not None:
+            self.union_ns = self.alone.total
+            for track in state.tracks:
+                for frame in track.frames[: track.depth]:
+                    if frame.node is self.alone and not frame.reentry:
+                        self.open, self.union_start = 1, frame.start
+        self.words[self.start_at] = self.union_start
+        self.words[self.union_at] = self.union_ns
+        self.flag(s.FLAG_ALONE, False)
+
+    def opened(self, at_ns: int) -> None:
+        self.open += 1
+        if self.open == 1:
+            self.words[self.start_at] = self.union_start = at_ns
+
+    def closed(self, at_ns: int) -> None:
+        """Outside a journalled exit: a generator is suspended, a span is abandoned."""
+        if self.open == 1:
+            self.end(at_ns)
+        else:
+            self.open -= 1
+
+    def end(self, at_ns: int) -> None:
+        if self.open:
+            self.union_ns += max(0, at_ns - self.union_start)
+            self.words[self.union_at] = self.union_ns
+            self.open = 0
+
+
+class Node:
+    __slots__ = (
+        "at", "children", "count", "count_at_step", "hot", "id", "label", "least", "long", "marked_in", "most", "parent",
+        "path", "self_at", "self_at_step", "self_ns", "squares", "total", "where", "words",
+    )  # fmt: skip
+
+    def __init__(self, block: Block, at: int, number: int, path: int, track: int, label: Label, parent: Node | None) -> None:
+        self.words, self.at, self.id = block.words, at, number
+        self.self_at = at + s.N_SELF_NS
+        self.path, self.label, self.parent = path, label, parent
+        self.where = path | track << 32
+        self.children: dict[Zone, Node] = {}
+        # What leaving a span needs and never changes, in one load.
+        self.hot = (
+            block.words, block.doubles, block.ints, at + s.N_COUNT, at + s.N_SELF_NS, at + s.N_TOTAL_NS, at + s.N_SUMSQ,
+            (at + s.N_HIST) * 2, label, number,
+        )  # fmt: skip
+        self.count = self.self_ns = self.total = self.most = 0  # as in the file: reading it back would cost more
+        self.least = (1 << 64) - 1
+        self.squares = 0.0
+        self.long = False
+        self.marked_in = 0
+        self.self_at_step = self.count_at_step = 0
+
+
+class Frame:
+    """An open span. A track reuses its frames by depth; a lifted one is taken out and replaced."""
+
+    __slots__ = ("at", "below", "cpu_ns", "crooked", "measured", "node", "odd", "reentry", "resumed", "rss", "start", "zone")
+    node: Node
+    below: Node
+    zone: Zone
+
+    def __init__(self, at: int) -> None:
+        self.at = at  # byte offset of its place in the file
+        self.start = self.resumed = self.rss = self.cpu_ns = 0
+        self.odd = False  # any of the following, or resumed
+        self.crooked = self.reentry = self.measured = False
+
+
+class Track:
+    __slots__ = (
+        "at", "buffer", "byte_at", "crooked", "depth", "frames", "frames_at", "gen", "id", "idle", "inherited", "last", "name_key",
+        "nodes", "overflow", "profiler", "retired", "room", "root", "state", "state_at", "top", "virtual", "words",
+    )  # fmt: skip
+    at: int
+    buffer: memoryview
+    byte_at: int
+    frames_at: int
+    state_at: int
+    words: memoryview
+    top: Node
+    root: Node
+    profiler: Node
+    overflow: Node
+
+    def __init__(self) -> None:
+        self.gen = 0  # the recording it is attached to; BUSY while it is being changed
+        self.frames: list[Frame] = []  # the first `depth` are open
+        self.room = 0  # how many there are, at most what the file shows
+        self.depth = 0
+        self.crooked = 0  # open frames whose node is not a child of the one below: a label may be open twice
+        self.nodes: list[Node] = []
+        self.idle: Node | None = None
+        self.last = self.state = self.inherited = self.id = 0
+        self.retired = False
+        self.virtual = -1
+        self.name_key = ""
+
+    def settle(self, at_ns: int) -> None:
+        self._spend(self.top, at_ns)
+
+    def charge(self, at_ns: int) -> None:
+        """The time since the last event was the profiler's own."""
+        self._spend(self.profiler, at_ns)
+
+    def _spend(self, node: Node, at_ns: int) -> None:
+        node.self_ns += at_ns - self.last
+        node.words[node.self_at] = node.self_ns
+        self.last = at_ns
+
+
+class Local(ThreadLocal):
+    track: Track | None = None
+
+
+class State:
+    """Everything the recorder of this process knows: one instance, `state`."""
+
+    def __init__(self) -> None:
+        self.lock = allocate_lock()
+        self.local: Any = Local()
+        self.want = False
+        self.gen = 0  # grows with each recording
+        self.gen_on = 0  # `gen` while recording, else 0
+        self.pid = 0
+        self.options: dict[str, Any] = {}
+        self.shard: ShardWriter | None = None
+        self.head: memoryview = memoryview(bytearray(s.BLOCK_BYTES)).cast("Q")  # the header's words
+        self.tracks: list[Track] = []
+        self.paths: dict[tuple[int, int], int] = {}
+        self.clock: Callable[[], int] = time.perf_counter_ns
+        self.test_ns = 0
+        self.iteration = 0
+        self.mark = 1  # iteration + 1
+        self.plain_ring = False  # events go to the ring and nowhere else
+        self.touched: list[Node] = []
+        self.counters: dict[str, int] = {}
+        self.counters_at_step: list[int] = []
+        self.rows_words = 0
+        self.ring: Block | None = None
+        self.ring_buffer: memoryview = memoryview(b"")
+        self.ring_mask = self.ring_head = 0
+        self.log: Block | None = None
+        self.log_left = self.log_room = 0
+        self.long_ns = 1 << 62
+        self.lifts = 0
+        self.paused_at = 0
+        self.disk_errno = 0
+        self.zones: dict[str, Zone] = {}
+        self.reserved: dict[str, Zone] = {}
+        self.yield_check: Callable[[Any, int], str | None] | None = None
+        self.memory_span: Callable[[Any], Any] | None = None
+        self.decorate: Callable[[Any, Any], Any] | None = None
+
+    def lose(self, why: str) -> None:
+        if self.shard is not None:
+            self.shard.lose(why)
+
+
+state = State()
+
+
+def label_of(zone: Zone) -> Label:
+    """The zone's label in this shard; that of "(more labels)" when there is no room for another name."""
+    known: Label | None = zone.label
+    if known is not None:
+        return known
+    shard = state.shard
+    assert shard is not None
+    label = None
+    if shard.items[s.LABELS] < MAX_LABELS:
+        data = zone.name.encode("utf-8", "surrogatepass")
+        offset = shard.string(data)
+        if not offset and len(data) > 1024:
+            data = data[:1024]
+            offset = shard.string(data)
+        slot = shard.item(s.LABELS) if offset else None
+        if slot is not None:
+            block, at, number = slot
+            block.words[at + s.L_OFFSET], block.words[at + s.L_BYTES] = offset, len(data)
+            block.words[at + s.L_KIND] = zone.kind
+            shard.publish(s.LABELS)
+            label = Label(block, at, number, zone.kind)
+    if label is None:
+        label = state.reserved["(more labels)"].label
+        assert label is not None
+    zone.label = label
+    return label
+
+
+def path_of(parent: int, label: int, origin: tuple[int, int] | None = None) -> int | None:
+    """The path of a label below a parent, or of work handed over by another process; None when there is no room."""
+    key = (parent, label) if origin is None else (-1 - origin[1], origin[0])
+    known = state.paths.get(key)
+    if known is not None:
+        return known
+    assert state.shard is not None
+    slot = state.shard.item(s.PATHS)
+    if slot is None:
+        return None
+    block, at, number = slot
+    block.words[at + s.P_LINK] = parent | label << 32
+    if origin is not None:
+        block.words[at + s.P_ORIGIN_SHARD], block.words[at + s.P_ORIGIN_PATH] = origin
+    state.shard.publish(s.PATHS)
+    state.paths[key] = number
+    return number
+
+
+def add_node(track: Track, path: int | None, label: Label, parent: Node | None) -> Node | None:
+    assert state.shard is not None
+    slot = state.shard.item(s.NODES) if path is not None else None
+    if slot is None or path is None:
+        return None
+    block, at, number = slot
+    block.words[at + s.N_WHERE] = track.id | path << 32
+    block.words[at + s.N_MIN_NS] = (1 << 64) - 1
+    state.shard.publish(s.NODES)
+    node = Node(block, at, number, path, track.id, label, parent)
+    track.nodes.append(node)
+    if label.alone is None:
+        label.alone = node
+    else:
+        label.share()
+    return node
+
+
+def node_by_path(track: Track, path: int, label: Label) -> Node | None:
+    for node in track.nodes:
+        if node.path == path:
+            return node
+    return add_node(track, path, label, None)
+
+
+def find_child(track: Track, parent: Node, zone: Zone) -> Node:
+    """The zone's node below `parent`; recursion leads back to the node already open above."""
+    label = label_of(zone)
+    node: Node | None = parent
+    while node is not None and node.label is not label:
+        node = node.parent
+    if node is None:
+        node = add_node(track, path_of(parent.path, label.id), label, parent) or track.overflow
+    parent.children[zone] = node
+    return node
+
+
+def touch(node: Node) -> None:
+    if node.marked_in != state.mark:
+        node.marked_in = state.mark
+        state.touched.append(node)

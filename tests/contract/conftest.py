@@ -1,0 +1,119 @@
+"""One suite over both recorders: every test here gets a `rig`, once with the native recorder and once with its twin.
+
+Time and threads are moved by hand, so every number is exact.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from hotloop.model import shard as m
+from hotloop.model.ledger import Ledger, fold
+from hotloop.record import twin
+from hotloop.record.recorder import DEFAULTS
+from hotloop.store.shard import decode
+
+try:
+    from hotloop.record import _zone as native
+except ImportError:
+    native = None
+
+TEST_CLOCK = 4
+RECORDERS = [
+    pytest.param(native, id="native", marks=pytest.mark.skipif(native is None, reason="no C extension")),
+    pytest.param(twin, id="twin"),
+]
+
+
+class Rig:
+    """A recorder with a clock and threads that are moved by hand."""
+
+    def __init__(self, module: ModuleType, **options: Any) -> None:
+        self.module = module
+        self.t = 1_000
+        self.options = {
+            **DEFAULTS,
+            "clock": TEST_CLOCK,
+            "long_ns": 0,
+            "log_events": 4096,
+            "ring_events": 1024,
+            "iter_units": 1,
+            **options,
+        }
+
+    def open(self, **options: Any) -> Rig:
+        self.module.set_time(self.t)
+        self.module.open(**{**self.options, **options})
+        return self
+
+    def tick(self, ns: int) -> None:
+        self.t += ns
+        self.module.set_time(self.t)
+
+    def enter(self, name: str) -> None:
+        self.module.profile(name).__enter__()
+
+    def exit(self, name: str) -> None:
+        self.module.profile(name).__exit__(None, None, None)
+
+    def span(self, name: str, ns: int) -> None:
+        self.enter(name)
+        self.tick(ns)
+        self.exit(name)
+
+    def track(self, which: int) -> None:
+        self.module.use_track(which)
+
+    def read(self) -> m.Shard:
+        shard = decode(self.module.snapshot())
+        assert shard.problems == ()
+        return shard
+
+    def fold(self) -> Ledger:
+        return fold([self.read()])
+
+    def node(self, *names: str, track: int = 0) -> m.Node:
+        """The node of a path given by its labels."""
+        shard = self.read()
+        for node in shard.nodes:
+            if node.track == track and path_names(shard, node.path) == names:
+                return node
+        raise AssertionError(f"no node {names} on track {track}")
+
+    def operation(self, name: str) -> Any:
+        return next(o for o in self.fold().operations if o.name == name)
+
+    def close(self) -> None:
+        self.module.use_track(-1)
+        self.module.close()
+
+
+def path_names(shard: m.Shard, path: int) -> tuple[str, ...]:
+    names = []
+    while path:
+        names.append(shard.label_of(path).name)
+        path = shard.paths[path].parent
+    return tuple(reversed(names))
+
+
+@pytest.fixture(params=RECORDERS)
+def recorder(request: pytest.FixtureRequest) -> ModuleType:
+    return request.param
+
+
+@pytest.fixture
+def rig(recorder: ModuleType) -> Any:
+    rig = Rig(recorder).open()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def disk_rig(recorder: ModuleType, tmp_path: Path) -> Any:
+    rig = Rig(recorder, directory=str(tmp_path)).open()
+    yield rig
+    rig.close()
