@@ -151,7 +151,9 @@ class Profiler:
         from .store.shard import decode
 
         data = _recorder.snapshot() or self._last
-        return Summary(decode(data)) if data else None
+        summary = Summary(decode(data)) if data else None
+        _recorder.charge()  # the snapshot settled every track; what came after was ours
+        return summary
 
     def summary(self) -> dict[str, Any]:
         """The numbers of this process so far, in the shape of seed 000's `summary`."""
@@ -168,6 +170,7 @@ class Profiler:
             print("HotLoop has recorded nothing yet: call start(), or set HOTLOOP=1.")
         else:
             print(summary.text(width))
+            _recorder.charge()
 
     def save(self, path: str | os.PathLike[str] = "profiling_report.json") -> Path | None:
         """Write seed 000's JSON report; None, and one warning, if the disk refuses."""

@@ -54,9 +54,6 @@ class Report:
     meta: dict[str, Any]
 
 
-DROPPED = ("dropped_no_track", "dropped_reentrant")
-
-
 def make_report(session: SessionData) -> Report:
     """Everything a view needs, from one session."""
     ledger = fold(session.shards)
@@ -116,12 +113,11 @@ def _quality(session: SessionData, ledger: Ledger) -> Quality:
             losses[name] = losses.get(name, 0) + count
     main = session.shards[0]
     lifetime = sum(b.lifetime_ns for b in ledger.balances)
-    dropped = sum(losses.get(name, 0) for name in DROPPED)
     return Quality(
-        attempted=sum(t.entered for x in session.shards for t in x.tracks) + dropped,
-        recorded=sum(n.count for x in session.shards for n in x.nodes),
-        open_spans=sum(len(x.open_spans) for x in session.shards),
-        dropped=dropped,
+        attempted=sum(x.attempted for x in session.shards),
+        recorded=sum(x.recorded for x in session.shards),
+        open_spans=sum(x.open_count for x in session.shards),
+        dropped=sum(x.dropped for x in session.shards),
         losses=losses,
         own_cost_ns=(main.cost_inside_ps + main.cost_outside_ps) / 1000,
         own_cost_error_ns=main.cost_error_ps / 1000,

@@ -127,11 +127,33 @@ class Shard:
     nodes: tuple[Node, ...]
     tracks: tuple[Track, ...]
     open_spans: tuple[OpenSpan, ...]
+    lifted: int  # spans of suspended generators and awaiting tasks
     iterations: tuple[Iteration, ...]
     counters: dict[str, int]
     losses: dict[str, int]
     snapshots: tuple[Snapshot, ...]
     problems: tuple[str, ...] = field(default=())  # what could not be read
+
+    @property
+    def attempted(self) -> int:
+        """Spans entered or dropped: equal to recorded + dropped + open, always."""
+        return (
+            sum(track.entered for track in self.tracks)
+            + self.losses.get("dropped_no_track", 0)
+            + self.losses.get("dropped_reentrant", 0)
+        )
+
+    @property
+    def recorded(self) -> int:
+        return sum(node.count for node in self.nodes)
+
+    @property
+    def dropped(self) -> int:
+        return sum(count for name, count in self.losses.items() if name.startswith("dropped"))
+
+    @property
+    def open_count(self) -> int:
+        return self.lifted + sum(track.depth for track in self.tracks)
 
     def label_of(self, path: int) -> Label:
         return self.labels[self.paths[path].label]

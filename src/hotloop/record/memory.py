@@ -135,17 +135,26 @@ class PeakMeter:
             self.method = END_POINTS
             return False
 
-    def restore(self) -> None:
-        """Put the mark up to where it would be without us."""
+    def around_reading(self, after: bool) -> None:
+        """The user reads the mark: put it up for that, and take it down again if a span needs it."""
         if self._reading:
             return
         with self._lock:
-            if self.method != KERNEL_PEAK or not self._lifetime_peak:
+            if not after:
+                self.restore()
+            elif self._open and self.method == KERNEL_PEAK:
+                self._set_back()
+
+    def restore(self) -> None:
+        """Put the mark up to where it would be without us."""
+        with self._lock:
+            if self.method != KERNEL_PEAK:
                 return
             try:
                 mark = self._mark()
                 for other in self._open:
                     other.peak = max(other.peak, mark)
+                self._lifetime_peak = max(self._lifetime_peak, mark)
                 if mark < self._lifetime_peak:
                     _raise_resident(self._lifetime_peak - resident_bytes())
             except (OSError, ValueError):
@@ -212,7 +221,7 @@ _rusage_hooked: list[bool] = []
 
 
 def _hook_rusage(recorder: ModuleType) -> None:
-    _rusage_hooked.append(recorder.hook_rusage(meter.restore))
+    _rusage_hooked.append(recorder.hook_rusage(meter.around_reading))
 
 
 def finish(recorder: ModuleType) -> None:

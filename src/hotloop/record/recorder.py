@@ -6,7 +6,6 @@ counted and warned about once; training goes on.
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import time
@@ -83,12 +82,14 @@ class Recording:
             self._disk_trouble(session, OSError(self.recorder.disk_error(), os.strerror(self.recorder.disk_error())))
         elif directory:
             os.environ[SESSION_VARIABLE] = str(session.resolve())
+        self.recorder.charge()  # all of this was ours
         return session
 
     def join(self, session: Path) -> None:
         """Record into a session that a parent process started; the shard is made at the first span."""
         self.path, self.owner = session, False
-        self._open(str(session / schema.SHARD_DIR), {"armed": True, "is_child": True})
+        self._open(str(session / schema.SHARD_DIR), {**_options_of(session), "armed": True, "is_child": True})
+        self._name_after_worker()
 
     def _open(self, directory: str | None, options: dict[str, Any]) -> None:
         from .memory import meter
@@ -203,15 +204,25 @@ class Recording:
         util.register_after_fork(self, Recording._in_worker)
 
     def _in_worker(self) -> None:
-        util = sys.modules["multiprocessing.util"]
+        self._name_after_worker()
+        sys.modules["multiprocessing.util"].Finalize(None, self.recorder.close, exitpriority=-100)
+
+    def _name_after_worker(self) -> None:
         process = sys.modules.get("multiprocessing.process")
         name = getattr(getattr(process, "_current_process", None), "_name", "")
-        util.Finalize(None, self._end_worker, args=(name,), exitpriority=-100)
-
-    def _end_worker(self, name: str) -> None:
-        if self.recorder.shard() is not None:
+        if name and name != "MainProcess":
             self.recorder.name_process(name)
-            self.recorder.close()
+
+
+def _options_of(session: Path) -> dict[str, Any]:
+    """What the parent's start() was told, for its children."""
+    import json
+
+    try:
+        options = json.loads((session / schema.SESSION_FILE).read_bytes())["options"]
+        return {key: options[key] for key in options if key in DEFAULTS}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _session_directory(out: Path, name: str) -> Path:
@@ -224,7 +235,3 @@ def _session_directory(out: Path, name: str) -> Path:
         session = out / f"{safe[:100]}-{stamp}-{number}"
         number += 1
     return session
-
-
-def at_exit(action: Any) -> None:
-    atexit.register(action)

@@ -75,29 +75,28 @@ class Summary:
     def text(self, width: int | None = None) -> str:
         """The table and what to think of it."""
         width = width or terminal_width()
-        return "\n".join(
-            ["PROFILING SUMMARY", *table(self.operations, self.wall_ns, width), self._footer(), self._quality_line()]
-        )
+        rows = table(self.operations, self.wall_ns, width)
+        return "\n".join(["PROFILING SUMMARY", *rows, join(self._footer(), width), join(self._quality(), width)])
 
-    def _footer(self) -> str:
+    def _footer(self) -> list[str]:
         parts = [f"wall {self.wall_ns / 1e9:.3f} s", f"coverage {self.coverage:.1%}"]
         if self.shard.iterations_closed:
             parts.append(f"iterations {self.shard.iterations_closed:,}")
         if self.sps is not None:
             parts.append(f"SPS {self.sps:,.1f} (latest iterations)")
-        return " | ".join(parts)
+        return parts
 
-    def _quality_line(self) -> str:
+    def _quality(self) -> list[str]:
         shard = self.shard
         share = self.profiler_ns / self.busy_tracks_ns if self.busy_tracks_ns else 0.0
         cost = (shard.cost_inside_ps + shard.cost_outside_ps) / 1000
-        parts = [losses_text(shard.losses), own_cost_text(cost, shard.cost_error_ps / 1000, share)]
+        parts = ["quality: " + losses_text(shard.losses), own_cost_text(cost, shard.cost_error_ps / 1000, share)]
         if any(o.peak_readings or o.end_readings for o in self.operations):
             parts.append(f"memory: {m.PEAK_METHODS.get(shard.peak_method, '?')}")
         held = [escape(x.name) for x in shard.labels if x.held_across_yield]
         if held:
             parts.append(f"held across a yield: {', '.join(held[:3])}")
-        return "quality: " + " | ".join(parts)
+        return parts
 
 
 def terminal_width() -> int:
@@ -113,21 +112,37 @@ def own_cost_text(cost_ns: float, error_ns: float, share: float) -> str:
     return f"own cost {cost_ns:.0f} ± {error_ns:.1f} ns a span, {share:.2%} of the time, subtracted"
 
 
-SEED_COLUMNS = ("Calls", "Total(s)", "Avg(s)", "Min(s)", "Max(s)", "Mem Peak(MB)", "GPU Peak(MB)")
-MORE_COLUMNS = ("Wall%", "Busy(s)", "Union(s)", "Conc", "p95(s)")
+COLUMNS = (
+    "Calls", "Total(s)", "Avg(s)", "Min(s)", "Max(s)", "Mem Peak(MB)", "GPU Peak(MB)",  # seed 000's
+    "Wall%", "Busy(s)", "Union(s)", "Conc", "p95(s)",
+)  # fmt: skip
 
 
 def table(operations: Sequence[Operation], wall_ns: int, width: int) -> list[str]:
-    """Seed 000's table and five columns more; where the terminal is narrow, in two parts."""
-    names = [shorten(escape(o.name), 32) for o in operations]
+    """Seed 000's table and five columns more; where the terminal is narrow, in as many parts as it takes."""
+    names = [shorten(escape(o.name), min(32, max(12, width // 3))) for o in operations]
     cells = [_cells(o, wall_ns) for o in operations]
     label = max([len(n) for n in names] + [9])
+    parts: list[list[str]] = [[]]
+    for column in COLUMNS:
+        if parts[-1] and _needs(label, [*parts[-1], column], cells) > width:
+            parts.append([])
+        parts[-1].append(column)
     lines: list[str] = []
-    columns = SEED_COLUMNS + MORE_COLUMNS
-    parts = [columns] if _needs(label, columns, cells) <= width else [SEED_COLUMNS, MORE_COLUMNS]
     for heads in parts:
-        lines += _part(names, heads, cells, label, width)
+        lines += _part(names, heads, cells, label)
     return [*lines, lines[0]]
+
+
+def join(parts: Sequence[str], width: int) -> str:
+    """`a | b | c`, broken where the terminal ends."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 3 + len(part) <= width:
+            lines[-1] += f" | {part}"
+        else:
+            lines.append(f"  {part}")
+    return "\n".join(lines)
 
 
 def _row(o: Operation, wall_ns: int) -> dict[str, Any]:
@@ -178,13 +193,12 @@ def _needs(label: int, heads: Sequence[str], cells: list[dict[str, str]]) -> int
     return label + sum(_sizes(heads, cells)) + 2 * len(heads)
 
 
-def _part(names: list[str], heads: Sequence[str], cells: list[dict[str, str]], label: int, width: int) -> list[str]:
+def _part(names: list[str], heads: Sequence[str], cells: list[dict[str, str]], label: int) -> list[str]:
     sizes = _sizes(heads, cells)
-    gap = "  " if _needs(label, heads, cells) <= width else " "
-    rule = "-" * min(width, label + sum(sizes) + len(gap) * len(sizes))
-    lines = [rule, "Operation".ljust(label) + "".join(gap + h.rjust(w) for h, w in zip(heads, sizes, strict=True)), rule]
+    rule = "-" * _needs(label, heads, cells)
+    lines = [rule, "Operation".ljust(label) + "".join("  " + h.rjust(w) for h, w in zip(heads, sizes, strict=True)), rule]
     for name, row in zip(names, cells, strict=True):
-        lines.append(name.ljust(label) + "".join(gap + row[h].rjust(w) for h, w in zip(heads, sizes, strict=True)))
+        lines.append(name.ljust(label) + "".join("  " + row[h].rjust(w) for h, w in zip(heads, sizes, strict=True)))
     return lines
 
 

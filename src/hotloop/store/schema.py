@@ -58,7 +58,7 @@ H_PROC_START = 31  # start time of the process in kernel ticks, tells a reused p
 H_DISK_ERRNO = 32
 H_PEAK_METHOD = 33  # 0 none, 1 kernel peak reset per span, 2 end points only
 H_PAUSED_NS = 34  # time spent disabled
-H_MAIN_TRACK = 35
+H_LIFTED = 35  # spans off every stack now: of suspended generators and awaiting tasks
 H_LOSSES = 64  # 64 counters, see LOSSES
 H_COUNTERS = 128  # 64 x (name's byte offset, name's byte length, total, total at the last step)
 COUNTER_SLOTS = 64
@@ -88,6 +88,7 @@ LOSSES = (
     "inherited",  # an exit of a span that the parent process opened
     "iteration_overflow",  # entries of an iteration folded into the root
     "budget",  # a block refused because the session's size limit was reached
+    "dropped_suspended",  # a generator's or task's span, suspended when recording stopped
 )
 LOSS_INDEX = {name: index for index, name in enumerate(LOSSES)}
 

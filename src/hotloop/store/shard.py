@@ -139,7 +139,8 @@ def decode(data: bytes) -> m.Shard:
         iterations_closed=h[s.H_ITERATIONS], ring_events=h[s.H_RING_HEAD],
         logged_events=sum(b.used for b in d.blocks if b.kind == s.EVENTS),
         labels=labels, paths=tuple(paths), nodes=tuple(node for node in nodes if node is not None), tracks=tracks,
-        open_spans=tuple(open_spans), iterations=_iterations(d, len(paths), list(counters)), counters=counters,
+        open_spans=tuple(open_spans), lifted=h[s.H_LIFTED], counters=counters,
+        iterations=_iterations(d, len(paths), list(counters)),
         losses={name: h[s.H_LOSSES + i] for i, name in enumerate(s.LOSSES) if h[s.H_LOSSES + i]},
         snapshots=_snapshots(d, len(paths)), problems=tuple(d.problems),
     )  # fmt: skip
@@ -170,7 +171,7 @@ def _nodes(d: _Decoder, tracks: int, paths: int) -> list[m.Node | None]:
             track, path = where & _U32, where >> 32
             if track >= tracks or path >= paths or max(self_ns, total, most if count else 0) > _MAX_NS or sumsq != sumsq:
                 nodes.append(None)
-                bad += 1
+                bad += bool(count or self_ns)  # one without any is of a track that was being made
                 continue
             nodes.append(
                 m.Node(

@@ -499,12 +499,14 @@ static PyObject *py_lose(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* Name this process: in its shard, or in the one it will make. */
 static PyObject *py_name_process(PyObject *module, PyObject *args) {
     (void)module;
     const char *text;
-    Py_ssize_t bytes;
-    if (!PyArg_ParseTuple(args, "s#", &text, &bytes)) return NULL;
-    if (sh.head && g.pid == getpid() && (sh.head->name = string_keep(text, (size_t)bytes))) sh.head->name_bytes = (uint64_t)bytes;
+    if (!PyArg_ParseTuple(args, "s", &text)) return NULL;
+    snprintf(g.conf.name, sizeof g.conf.name, "%s", text);
+    g.conf.name_pid = getpid();
+    if (sh.head && g.pid == getpid()) name_process();
     Py_RETURN_NONE;
 }
 
@@ -540,7 +542,7 @@ static PyObject *py_use_track(PyObject *module, PyObject *args) {
         real = NULL;
         Py_RETURN_NONE;
     }
-    if (!virtual_tracks[which] && (virtual_tracks[which] = calloc(1, sizeof(Track)))) virtual_tracks[which]->is_virtual = which + 1;
+    if (!virtual_tracks[which] && (virtual_tracks[which] = track_alloc())) virtual_tracks[which]->is_virtual = which + 1;
     if (virtual_tracks[which]) self = virtual_tracks[which];
     wake();
     Py_RETURN_NONE;
@@ -562,10 +564,10 @@ static PyObject *py_end_track(PyObject *module, PyObject *unused) {
 static PyObject *py_layout(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return Py_BuildValue(
-        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
         "H_VERSION", OFFSET(Header, version), "H_END_NS", OFFSET(Header, end_ns), "H_EPOCH", OFFSET(Header, epoch),
         "H_ITER_STATE", OFFSET(Header, iter_state), "H_RING_HEAD", OFFSET(Header, ring_head),
-        "H_NATIVE", OFFSET(Header, native), "H_PAUSED_NS", OFFSET(Header, paused_ns), "H_LOSSES", OFFSET(Header, losses),
+        "H_NATIVE", OFFSET(Header, native), "H_LIFTED", OFFSET(Header, lifted), "H_PAUSED_NS", OFFSET(Header, paused_ns), "H_LOSSES", OFFSET(Header, losses),
         "H_COUNTERS", OFFSET(Header, counters), "H_SUSPENDED", OFFSET(Header, suspended),
         "H_SNAPSHOTS", OFFSET(Header, snapshot_count), "HEAD_USED", OFFSET(BlockHead, used),
         "L_UNION_NS", OFFSET(LabelRec, union_ns), "L_SITE", OFFSET(LabelRec, site),

@@ -68,10 +68,7 @@ COLD static void measure_enter(Track *track, Frame *frame) {
     frame->rss = resident_bytes();
     frame->cpu_ns = kernel_ns(CLOCK_THREAD_CPUTIME_ID);
     frame->flags |= FRAME_MEASURED;
-    uint64_t at = now(); /* the readings are ours, not the span's */
-    charge(track, at);
-    frame->start = at;
-    if (track->depth <= TRACK_FRAMES) track->rec->frames[track->depth - 1].start_ns = at;
+    charge(track, now()); /* the readings are ours, not the span's */
 }
 
 COLD static void measure_exit(Frame *frame, uint64_t dur) {
@@ -183,7 +180,8 @@ static inline void close_top(Track *track, uint64_t at) {
     NodeRec *rec = node->rec;
     Label *label = node->label;
     settle(track, at);
-    uint64_t dur = at - frame->start;
+    uint64_t whole = at - frame->start, dur = whole;
+    if (UNLIKELY(frame->flags & FRAME_CHARGED)) dur -= frame->own;
     if (UNLIKELY(dur >= g.conf.long_ns || frame->flags & FRAME_MEASURED)) measure_exit(frame, dur);
     int outermost = !(frame->flags & FRAME_REENTRY);
     int closes = outermost && --label->open == 0;
@@ -211,7 +209,7 @@ static inline void close_top(Track *track, uint64_t at) {
     track->depth = depth;
     track->top = frame->below;
     touch(node);
-    if (LIKELY(!(frame->flags & FRAME_RESUMED))) put_event(track, node, frame->start, dur, 0);
+    if (LIKELY(!(frame->flags & FRAME_RESUMED))) put_event(track, node, frame->start, whole, 0);
     else put_event(track, node, frame->resumed, at - frame->resumed, EVENT_SEGMENT);
     if (LIKELY(!frame->flags)) return;
     track->crooked -= (frame->flags & FRAME_CROOKED) != 0;

@@ -23,7 +23,7 @@ enum { EVENT_SEGMENT = 1 };
 enum {
     LOSS_NO_TRACK, LOSS_REENTRANT, LOSS_UNBALANCED, LOSS_STRAY_EXIT, LOSS_ABANDONED, LOSS_CUT, LOSS_LABELS,
     LOSS_DEEP, LOSS_CLOCK_BACK, LOSS_CLOCK_STEP, LOSS_DISK, LOSS_COUNTERS, LOSS_BAD_NAME, LOSS_INTERNAL,
-    LOSS_INHERITED, LOSS_ITERATION, LOSS_BUDGET, LOSS_KINDS
+    LOSS_INHERITED, LOSS_ITERATION, LOSS_BUDGET, LOSS_SUSPENDED, LOSS_KINDS
 };
 
 #define COUNTER_SLOTS 64
@@ -49,7 +49,7 @@ typedef struct {
     uint64_t version, pid, parent_pid, shard_id, start_ns, start_unix_ns, end_ns, clock;
     uint64_t cost_inside_ps, cost_outside_ps, cost_error_ps, epoch;
     uint64_t iter_state, iterations, iter_start_ns, ring_head, first_work_ns, last_work_ns;
-    uint64_t parent_shard, native, budget, name, name_bytes, proc_start, disk_errno, peak_method, paused_ns, main_track;
+    uint64_t parent_shard, native, budget, name, name_bytes, proc_start, disk_errno, peak_method, paused_ns, lifted;
     uint64_t reserved0[28];
     uint64_t losses[64];
     CounterRec counters[COUNTER_SLOTS];

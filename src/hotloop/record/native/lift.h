@@ -72,6 +72,7 @@ static Token *lift(uint32_t depth, int running) {
         frame->start = at - frame->start; /* until it goes on: how long it has run */
         if (!(frame->flags & FRAME_REENTRY)) label_closed(frame->node->label, at);
     }
+    sh.head->lifted += count;
     track->depth = depth;
     track->top = track->frames[depth].below;
     track->state -= 2ull * count;
@@ -121,18 +122,18 @@ static void lower(Token *token) {
     }
     track->state += 2ull * count;
     publish(&track->rec->state, track->state);
+    sh.head->lifted -= count;
     token->count = 0;
 }
 
+/* The task or generator is gone: its spans end here, and say so. */
 static void token_dealloc(Token *token) {
-    if (token->count && token_valid(token)) {
-        uint64_t at = now();
-        for (uint32_t i = 0; i < token->count; i++) {
-            Frame *frame = &token->frames[i];
+    if (token_valid(token) && self->gen == page->gen) {
+        uint32_t depth = self->depth;
+        lower(token);
+        while (self->depth > depth) {
+            close_top(self, now());
             lose(LOSS_ABANDONED);
-            if (!token->running) continue;
-            if (!(frame->flags & FRAME_REENTRY)) label_closed(frame->node->label, at);
-            if (token->slots[i]) publish(&sh.head->suspended[token->slots[i] - 1].path_plus_one, 0);
         }
     }
     free(token->frames);

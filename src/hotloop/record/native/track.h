@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include "tree.h"
 
-enum { FRAME_REENTRY = 1, FRAME_MEASURED = 2, FRAME_RESUMED = 4, FRAME_CROOKED = 8 };
+enum { FRAME_REENTRY = 1, FRAME_MEASURED = 2, FRAME_RESUMED = 4, FRAME_CROOKED = 8, FRAME_CHARGED = 16 };
 
 typedef struct {
     Node *node, *below;
@@ -19,6 +19,7 @@ typedef struct {
     uint32_t flags;
     uint64_t cpu_ns, rss; /* when measured */
     uint64_t resumed;     /* when a generator went on */
+    uint64_t own;         /* of its time, what was charged to the profiler */
 } Frame;
 
 typedef struct Track {
@@ -62,7 +63,8 @@ static struct {
     uint32_t counters;
     uint64_t lifts; /* tokens made before this changed are void */
     struct {
-        char dir[3072];
+        char dir[3072], name[256];
+        pid_t name_pid; /* whose name it is: a forked child must not take its parent's */
         int has_dir, is_child, clock;
         uint64_t budget, child_budget, ring_events, log_events, child_ring_events, child_log_events;
         uint64_t iter_units, child_iter_units, long_ns;
@@ -76,7 +78,8 @@ static struct {
  * thread from everything else, even after a fork that no hook saw. */
 typedef struct { uint64_t gen; } Page;
 static Page *page;
-static Track nobody = {.gen = UINT64_MAX};
+#define UNATTACHED UINT64_MAX /* never 0: that is what the page says while nothing records */
+static Track nobody = {.gen = UNATTACHED};
 static __thread Track *self __attribute__((tls_model("initial-exec"))) = &nobody;
 
 FLATTEN void settle(Track *track, uint64_t at) {
@@ -84,10 +87,16 @@ FLATTEN void settle(Track *track, uint64_t at) {
     track->last = at;
 }
 
-/* Charge the time since the last event to the profiler itself. */
+/* Charge the time since the last event to the profiler itself: no open span is to blame for it. */
 static void charge(Track *track, uint64_t at) {
-    track->profiler->rec->self_ns += at - track->last;
+    uint64_t own = at - track->last;
+    track->profiler->rec->self_ns += own;
     track->last = at;
+    for (uint32_t i = 0; i < track->depth; i++) {
+        Frame *frame = &track->frames[i];
+        frame->own = own + (frame->flags & FRAME_CHARGED ? frame->own : 0);
+        frame->flags |= FRAME_CHARGED;
+    }
 }
 
 COLD static void mark_touched(Node *node) {
@@ -250,8 +259,15 @@ static void track_cut(Track *track, uint64_t at, int why) {
     touch(track->top);
 }
 
+static Track *track_alloc(void) {
+    Track *track = calloc(1, sizeof *track);
+    if (track) track->gen = UNATTACHED;
+    return track;
+}
+
 static void track_spare(Track *track) {
-    track->gen = track->retired = track->inherited = track->depth = track->crooked = 0;
+    track->gen = UNATTACHED;
+    track->retired = track->inherited = track->depth = track->crooked = 0;
     track->spare = g.spares;
     g.spares = track;
 }
@@ -292,7 +308,7 @@ COLD static Track *track_for_thread(void) {
     } else if (g.spares) {
         track = g.spares;
         g.spares = track->spare;
-    } else if (!(track = calloc(1, sizeof *track))) {
+    } else if (!(track = track_alloc())) {
         return NULL;
     }
     PyObject *dict = PyThreadState_GetDict(), *capsule = dict ? PyCapsule_New(track, "hotloop.track", thread_ended) : NULL;
@@ -329,6 +345,11 @@ static uint64_t random_id(void) {
 
 static void next_window(void);
 static void counters_start(void);
+
+static void name_process(void) {
+    sh.head->name_bytes = strlen(g.conf.name);
+    publish(&sh.head->name, string_keep(g.conf.name, strlen(g.conf.name)));
+}
 
 /* Make the shard of this process and start recording; -1 when there is not even memory for it. */
 COLD static int session_begin(void) {
@@ -387,6 +408,7 @@ COLD static int session_begin(void) {
     h->start_ns = h->iter_start_ns = now();
     publish(&h->version, SHARD_VERSION);
     counters_start();
+    if (g.conf.name_pid == g.pid) name_process();
     next_window();
     page->gen = g.gen;
     return 0;
@@ -437,7 +459,9 @@ static void session_pause(void) {
     uint64_t at = now();
     for (uint32_t i = 0; i < g.track_count; i++)
         if (!g.tracks[i]->retired) track_cut(g.tracks[i], at, LOSS_CUT);
-    g.lifts++; /* spans of awaiting tasks end here as well */
+    g.lifts++; /* suspended spans are lost here, and counted */
+    sh.head->losses[LOSS_SUSPENDED] += sh.head->lifted;
+    sh.head->lifted = 0;
     for (uint32_t i = 0; i < tr.zone_count; i++) label_end(tr.zones[i]->label, at);
     memset(sh.head->suspended, 0, sizeof sh.head->suspended);
     g.paused_at = at;

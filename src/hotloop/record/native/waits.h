@@ -123,24 +123,29 @@ static PyMethodDef *method_def(const char *module, const char *type, const char 
 /* resource.getrusage: what the user reads there must not show that we reset the kernel's peak (see record/memory.py). */
 static PyMethodDef *def_getrusage;
 static PyCFunction orig_getrusage;
-static PyObject *before_rusage;
-static PyObject *stand_in_getrusage(PyObject *s, PyObject *a) {
-    PyObject *done = before_rusage ? PyObject_CallNoArgs(before_rusage) : NULL;
+static PyObject *around_rusage;
+static void call_around(int after) {
+    PyObject *done = around_rusage ? PyObject_CallOneArg(around_rusage, after ? Py_True : Py_False) : NULL;
     Py_XDECREF(done);
     PyErr_Clear();
-    return ((CallPlain)orig_getrusage)(s, a);
+}
+static PyObject *stand_in_getrusage(PyObject *s, PyObject *a) {
+    call_around(0);
+    PyObject *result = ((CallPlain)orig_getrusage)(s, a);
+    if (result) call_around(1);
+    return result;
 }
 
-/* hook_rusage(callback) calls it before every reading; hook_rusage(None) puts the original back. */
+/* hook_rusage(callback) calls it with False before every reading and True after; None puts the original back. */
 static PyObject *hook_rusage(PyObject *module_unused, PyObject *callback) {
     (void)module_unused;
     if (callback == Py_None) {
         if (def_getrusage) def_getrusage->ml_meth = orig_getrusage;
         def_getrusage = NULL;
-        Py_CLEAR(before_rusage);
+        Py_CLEAR(around_rusage);
         Py_RETURN_FALSE;
     }
-    Py_XSETREF(before_rusage, Py_NewRef(callback));
+    Py_XSETREF(around_rusage, Py_NewRef(callback));
     if (!def_getrusage && (def_getrusage = method_def("resource", "", "getrusage"))) {
         if (def_getrusage->ml_flags & (METH_FASTCALL | METH_KEYWORDS)) {
             def_getrusage = NULL;

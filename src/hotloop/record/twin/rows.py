@@ -132,12 +132,13 @@ def step() -> None:
     track = _track()
     if track is None:
         return
+    gen = track.gen
     track.gen = BUSY
     try:
         with state.lock:
             _step(track)
     finally:
-        track.gen = state.gen_on
+        track.gen = gen
 
 
 def _step(track: Track) -> None:

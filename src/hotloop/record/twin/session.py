@@ -6,14 +6,14 @@ import builtins
 import os
 import sys
 import time
-from _thread import allocate_lock, get_ident
+from _thread import RLock, get_ident
 from typing import Any
 
 from ...store import schema as s
 from ...store.writer import ShardWriter
 from .rows import counters_start, next_window
 from .spans import close_top
-from .tree import CLOCK_PYTHON, CLOCK_TEST, Track, add_node, label_of, path_of, state, touch
+from .tree import CLOCK_PYTHON, CLOCK_TEST, UNATTACHED, Track, add_node, label_of, path_of, state, touch
 
 MAX_FREE_TRACKS = 64
 
@@ -45,13 +45,19 @@ class _Owner:
         self.track = track
 
     def __del__(self) -> None:
-        track = self.track
-        if track.gen == state.gen and state.shard is not None and state.pid == os.getpid():
-            if state.gen_on:
-                track_cut(track, state.clock(), "abandoned")
-            track.words[track.at + s.T_ALIVE] = 2
-            track.retired = True
-            track.inherited = 0
+        try:
+            track_ended(self.track)
+        except (AttributeError, TypeError):
+            pass  # the interpreter is going down and has cleared this module
+
+
+def track_ended(track: Track) -> None:
+    if track.gen == state.gen and state.shard is not None and state.pid == os.getpid():
+        if state.gen_on:
+            track_cut(track, state.clock(), "abandoned")
+        track.words[track.at + s.T_ALIVE] = 2
+        track.retired = True
+        track.inherited = 0
 
 
 def track_cut(track: Track, at_ns: int, why: str) -> None:
@@ -178,6 +184,8 @@ def _session_begin() -> bool:
     h[s.H_START_NS] = h[s.H_ITER_START_NS] = state.clock()
     h[s.H_VERSION] = s.VERSION
     counters_start()
+    if state.name_pid == os.getpid():
+        _write_name()
     next_window()
     state.gen_on = state.gen
     return True
@@ -212,10 +220,10 @@ def _forget_labels() -> None:
 
 def _after_fork_in_child() -> None:
     state.gen_on = 0
-    state.lock = allocate_lock()
+    state.lock = RLock()
     track = state.local.track
     if track is not None:
-        track.gen = 0
+        track.gen = UNATTACHED
 
 
 if hasattr(os, "register_at_fork"):
@@ -226,14 +234,14 @@ def wake() -> Track | None:
     """Everything that is not the plain case: off, armed, forked, a new thread, an old track. None: do not record."""
     if not state.want:
         return None
-    if not state.gen_on:
-        if state.shard is not None and state.pid != os.getpid():
-            _forget_parent()
-        if not _session_begin():
-            state.want = False
-            return None
     track: Track | None = state.local.track
     with state.lock:
+        if not state.gen_on:
+            if state.shard is not None and state.pid != os.getpid():
+                _forget_parent()
+            if not _session_begin():
+                state.want = False
+                return None
         if track is None:
             track = track_for_thread()
         state.local.track = track
@@ -246,6 +254,7 @@ def wake() -> Track | None:
 def open(**options: Any) -> bool:
     close()
     state.options = options
+    state.name_pid = 0
     state.want = True
     if not options["armed"]:
         wake()
@@ -275,7 +284,10 @@ def pause() -> None:
         for track in state.tracks:
             if not track.retired:
                 track_cut(track, at, "cut")
-        state.lifts += 1  # spans of awaiting tasks end here as well
+        state.lifts += 1  # suspended spans are lost here, and counted
+        for _ in range(state.head[s.H_LIFTED]):
+            state.lose("dropped_suspended")
+        state.head[s.H_LIFTED] = 0
         for zone in (*state.zones.values(), *state.reserved.values()):
             if zone.label is not None:
                 zone.label.end(at)
@@ -357,11 +369,17 @@ def lose(why: int) -> None:
 
 
 def name_process(name: str) -> None:
+    """Name this process: in its shard, or in the one it will make."""
+    state.name, state.name_pid = name[:255], os.getpid()
     if state.shard is not None and state.pid == os.getpid():
-        data = name.encode("utf-8", "surrogatepass")
-        offset = state.shard.string(data)
-        if offset:
-            state.head[s.H_NAME], state.head[s.H_NAME_BYTES] = offset, len(data)
+        _write_name()
+
+
+def _write_name() -> None:
+    assert state.shard is not None
+    data = state.name.encode("utf-8", "surrogatepass")
+    state.head[s.H_NAME_BYTES] = len(data)
+    state.head[s.H_NAME] = state.shard.string(data)
 
 
 def set_callbacks(yield_check: Any, memory_span: Any, decorate: Any) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 from ...store import schema as s
 from .tree import BUSY, Frame, Node, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
 
-# Native formats: each field is one 8-byte store, in order, so the last one publishes the others.
-JOURNAL = Struct("@QQQQdQQQ").pack_into  # ... and the state word behind it
+# Native formats: each field is one 8-byte store. The whole is zeroed first, so nothing that publishes may be among them.
+JOURNAL = Struct("@QQQQdQQ").pack_into
 EVENT = Struct("@QQQQ").pack_into
 PAIR = Struct("@QQ").pack_into
+LOCAL = state.local
 ENTERED = (1 << s.STATE_ENTERED_SHIFT) + 2
 UINT32_MAX = (1 << 32) - 1
 RING_HEAD, TRACK_FRAMES = s.H_RING_HEAD, s.TRACK_FRAMES
@@ -29,17 +30,18 @@ GENERATOR_FLAGS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
 def put_event(track: Track, node: Node, start: int, duration: int, flags: int) -> None:
     where, when = node.where, state.iteration | flags << 32
     if state.log_left:
-        block = state.log
-        if block is None or block.used == block.capacity:
-            assert state.shard is not None
-            block = state.log = state.shard.block(s.EVENTS)
-        if block is not None:
-            state.log_left -= 1
-            state.log_room -= 1
-            EVENT(block.buffer, (s.HEAD_WORDS + block.used * s.EVENT_WORDS) * 8, start, duration, where, when)
-            block.publish(1)
-            return
-        state.log_left = state.log_room = 0
+        with state.lock:
+            block = state.log
+            if block is None or block.used == block.capacity:
+                assert state.shard is not None
+                block = state.log = state.shard.block(s.EVENTS)
+            if block is not None and state.log_left:
+                state.log_left -= 1
+                state.log_room -= 1
+                EVENT(block.buffer, (s.HEAD_WORDS + block.used * s.EVENT_WORDS) * 8, start, duration, where, when)
+                block.publish(1)
+                return
+            state.log_left = state.log_room = 0
     ring = state.ring
     if ring is not None:
         state.plain_ring = True
@@ -64,18 +66,14 @@ def measure_enter(track: Track, frame: Frame) -> None:
         frame.rss = resident_bytes()
         frame.cpu_ns = time.thread_time_ns()
         frame.measured = frame.odd = True
-        at = state.clock()
-        track.charge(at)
-        frame.start = at
-        if track.depth <= TRACK_FRAMES:
-            track.words[track.frames_at // 8 + 2 * track.depth - 1] = at
+        track.charge(state.clock())
 
 
 def measure_exit(frame: Frame, duration: int) -> None:
     node = frame.node
     if not frame.measured:
         return
-    node.long = duration >= state.long_ns // 8
+    node.set_long(frame.zone, duration >= state.long_ns // 8)
     words, at = node.words, node.at
     words[at + s.N_CPU_NS] += time.thread_time_ns() - frame.cpu_ns
     words[at + s.N_CPU_WALL_NS] += duration
@@ -90,7 +88,7 @@ def measure_exit(frame: Frame, duration: int) -> None:
 
 def current_track() -> Track | None:
     """The recording track of this thread, or None."""
-    track: Track | None = state.local.track
+    track: Track | None = LOCAL.track
     return track if track is not None and track.gen == state.gen_on else None
 
 
@@ -98,7 +96,7 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
     depth = track.depth
     if depth == len(track.frames):
         track.frames.append(Frame(track.frames_at + 16 * depth))
-        track.room = min(depth + 1, TRACK_FRAMES)
+        track.set_room()
     frame = track.frames[depth]
     frame.node = node
     frame.below = below = track.top
@@ -107,7 +105,7 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
     label = node.label
     if node.parent is not below or track.crooked:
         frame.crooked = depth > 0 and node.parent is not below
-        track.crooked += frame.crooked
+        track.set_crooked(frame.crooked)
         frame.reentry = any(other.node.label is label for other in track.frames[:depth])
         frame.odd = frame.crooked or frame.reentry
     if depth < TRACK_FRAMES:
@@ -130,6 +128,7 @@ def close_top(track: Track, at: int) -> None:
     duration = at - start
     odd = frame.odd
     if odd:
+        duration -= frame.own
         measure_exit(frame, duration)
     words, doubles, ints, count_at, self_at, total_at, squares_at, bucket, label, ident = node.hot
     words[self_at] = node.self_ns = node.self_ns + (at - track.last)
@@ -147,12 +146,11 @@ def close_top(track: Track, at: int) -> None:
         index = bits * 4 - 20 + (duration >> (bits - 3) & 3)
         bucket += index if index < 160 else 159
     hist = ints[bucket] + 1
-    if hist > UINT32_MAX:
-        hist = halve_histogram(node, bucket)
     node.count = count = node.count + 1
     node.squares = squares = node.squares + duration * duration
     value = track.state
-    JOURNAL(track.buffer, track.byte_at, ident, duration, count, total, squares, hist, union, value | 1)
+    JOURNAL(track.buffer, track.byte_at, ident, duration, count, total, squares, hist, union)
+    track.words[track.state_at] = value | 1
     words[count_at] = count
     words[total_at] = total
     if duration < node.least:
@@ -160,9 +158,12 @@ def close_top(track: Track, at: int) -> None:
     if duration > node.most:
         words[total_at + 2] = node.most = duration
         if duration >= state.long_ns:
-            node.long = True
+            node.set_long(frame.zone, True)
     doubles[squares_at] = squares
-    ints[bucket] = hist
+    try:
+        ints[bucket] = hist
+    except ValueError:
+        ints[bucket] = halve_histogram(node, bucket)
     if closes:
         label.words[label.union_at] = union
     track.words[track.state_at] = track.state = value - 2
@@ -188,7 +189,8 @@ def close_odd(track: Track, frame: Frame, at: int) -> None:
         put_event(track, frame.node, frame.start, at - frame.start, 0)
     if frame.measured:
         track.charge(state.clock())
-    track.crooked -= frame.crooked
+    track.set_crooked(-frame.crooked)
+    frame.own = 0
     frame.odd = frame.measured = frame.reentry = frame.crooked = False
     frame.resumed = 0
 
@@ -232,24 +234,28 @@ class Zone:
         return state.decorate(self, function) if state.decorate else wrap(self, function)
 
     def __enter__(self) -> Zone:
-        track: Track | None = state.local.track
+        track: Track | None = LOCAL.track
         if track is None or track.gen != state.gen_on:
             track = wake_for_span(track)
             if track is None:
                 return self
+        gen = track.gen
         track.gen = BUSY
         try:
             top = track.top
+            depth = track.depth
+            plain = depth < track.room
             try:
                 node = top.children[self]
             except KeyError:
-                node = find_child(track, top, self)
+                plain = False
+                with state.lock:
+                    node = find_child(track, top, self)
                 self._look_at_caller()
             at = state.clock()
             top.words[top.self_at] = top.self_ns = top.self_ns + (at - track.last)
             track.last = at
-            depth = track.depth
-            if node.parent is not top or node.long or depth >= track.room or track.crooked:
+            if not plain:
                 frame = push(track, self, node, at)
                 if node.long or node is track.overflow:
                     measure_enter(track, frame)
@@ -265,15 +271,18 @@ class Zone:
                 track.top = node
                 track.depth = depth + 1
                 track.words[track.state_at] = track.state = track.state + ENTERED
+        except Exception:  # another thread stopped the recording under our feet
+            state.lose("internal")
         finally:
-            track.gen = state.gen_on
+            track.gen = gen
         return self
 
     def __exit__(self, _type: object = None, _value: object = None, _traceback: object = None) -> None:
-        track: Track | None = state.local.track
+        track: Track | None = LOCAL.track
         if track is None or track.gen != state.gen_on:
             exit_off(track)
             return
+        gen = track.gen
         track.gen = BUSY
         try:
             at = state.clock()
@@ -282,8 +291,10 @@ class Zone:
                 close_top(track, at)
             else:
                 exit_odd(track, self, at)
+        except Exception:
+            state.lose("internal")
         finally:
-            track.gen = state.gen_on
+            track.gen = gen
 
     def _look_at_caller(self) -> None:
         """In a new place: is this span opened by a generator that yields inside it? Then its time is not its own."""
@@ -331,7 +342,9 @@ def profile(name: Any, track_memory: bool = False) -> Any:
         zone = ZONES[name]
     except (KeyError, TypeError):
         zone = zone_of(name)
-    return state.memory_span(zone) if track_memory and state.memory_span else zone
+    if track_memory and state.memory_span is not None:
+        return state.memory_span(zone)
+    return zone
 
 
 def zone_of(name: Any) -> Zone:
@@ -383,16 +396,18 @@ class Token:
         return bool(self.frames) and state.gen_on == self.gen and self.lifts == state.lifts
 
     def __del__(self) -> None:
-        if not self.valid():
-            return
-        at = state.clock()
-        for index, frame in enumerate(self.frames):
-            state.lose("abandoned")
-            if self.running:
-                if not frame.reentry:
-                    frame.node.label.closed(at)
-                if self.slots[index]:
-                    state.head[self.slots[index]] = 0
+        """The task or generator is gone: its spans end here, and say so."""
+        try:
+            track = current_track()
+            if track is None or not self.valid():
+                return
+            depth = track.depth
+            lower(self)
+            while track.depth > depth:
+                close_top(track, state.clock())
+                state.lose("abandoned")
+        except (AttributeError, TypeError):
+            pass  # the interpreter is going down and has cleared this module
 
 
 def suspended_put(path: int, start: int) -> int:
@@ -423,7 +438,7 @@ def lift(depth: int, running: bool) -> Token | None:
             frame.node.label.share()
         for frame in reversed(token.frames):
             touch(frame.node)
-            track.crooked -= frame.crooked
+            track.set_crooked(-frame.crooked)
             if running:
                 token.slots.insert(0, suspended_put(frame.node.path, frame.start))
                 continue
@@ -435,7 +450,8 @@ def lift(depth: int, running: bool) -> Token | None:
         track.top = token.frames[0].below
         del track.frames[depth:]
         track.depth = depth
-        track.room = min(depth, TRACK_FRAMES)
+        track.set_room()
+        state.head[s.H_LIFTED] += len(token.frames)
         track.state -= 2 * len(token.frames)
         track.words[track.state_at] = track.state
     return token
@@ -465,7 +481,7 @@ def lower(token: Any) -> None:
             frame.below = track.top
             frame.crooked = track.depth > 0 and frame.node.parent is not frame.below
             frame.odd = frame.odd or frame.crooked
-            track.crooked += frame.crooked
+            track.set_crooked(frame.crooked)
             if token.running:
                 if token.slots[index]:
                     state.head[token.slots[index]] = 0
@@ -482,9 +498,10 @@ def lower(token: Any) -> None:
             del track.frames[track.depth :]
             track.frames.append(frame)
             track.depth += 1
-            track.room = min(track.depth, TRACK_FRAMES)
+            track.set_room()
         track.state += 2 * len(token.frames)
         track.words[track.state_at] = track.state
+        state.head[s.H_LIFTED] -= len(token.frames)
         token.frames = []
 
 

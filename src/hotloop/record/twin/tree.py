@@ -9,8 +9,8 @@ switches threads only at calls and loops.
 from __future__ import annotations
 
 import time
+from _thread import RLock
 from _thread import _local as ThreadLocal
-from _thread import allocate_lock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_LABELS = 16384
 CLOCK_PYTHON, CLOCK_TEST = 3, 4
-BUSY = -1
+UNATTACHED, BUSY = -2, -1  # never 0: that is `gen_on` while nothing records
 
 
 class Label:
@@ -82,8 +82,8 @@ class Label:
 
 class Node:
     __slots__ = (
-        "at", "children", "count", "count_at_step", "hot", "id", "label", "least", "long", "marked_in", "most", "parent",
-        "path", "self_at", "self_at_step", "self_ns", "squares", "total", "where", "words",
+        "at", "children", "count", "count_at_step", "hot", "id", "label", "least", "long", "marked_in", "most", "others",
+        "parent", "path", "self_at", "self_at_step", "self_ns", "squares", "total", "where", "words",
     )  # fmt: skip
 
     def __init__(self, block: Block, at: int, number: int, path: int, track: int, label: Label, parent: Node | None) -> None:
@@ -91,7 +91,8 @@ class Node:
         self.self_at = at + s.N_SELF_NS
         self.path, self.label, self.parent = path, label, parent
         self.where = path | track << 32
-        self.children: dict[Zone, Node] = {}
+        self.children: dict[Zone, Node] = {}  # the plain case: below this one, and short
+        self.others: dict[Zone, Node] = {}  # recursion, long spans, "(more labels)"
         # What leaving a span needs and never changes, in one load.
         self.hot = (
             block.words, block.doubles, block.ints, at + s.N_COUNT, at + s.N_SELF_NS, at + s.N_TOTAL_NS, at + s.N_SUMSQ,
@@ -104,11 +105,33 @@ class Node:
         self.marked_in = 0
         self.self_at_step = self.count_at_step = 0
 
+    def set_long(self, zone: Zone, long: bool) -> None:
+        """Long spans are measured, so they may not take the short way."""
+        self.long = long
+        if self.parent is not None:
+            source, target = (self.parent.children, self.parent.others) if long else (self.parent.others, self.parent.children)
+            if source.pop(zone, None) is not None:
+                target[zone] = self
+
 
 class Frame:
     """An open span. A track reuses its frames by depth; a lifted one is taken out and replaced."""
 
-    __slots__ = ("at", "below", "cpu_ns", "crooked", "measured", "node", "odd", "reentry", "resumed", "rss", "start", "zone")
+    __slots__ = (
+        "at",
+        "below",
+        "cpu_ns",
+        "crooked",
+        "measured",
+        "node",
+        "odd",
+        "own",
+        "reentry",
+        "resumed",
+        "rss",
+        "start",
+        "zone",
+    )
     node: Node
     below: Node
     zone: Zone
@@ -116,14 +139,15 @@ class Frame:
     def __init__(self, at: int) -> None:
         self.at = at  # byte offset of its place in the file
         self.start = self.resumed = self.rss = self.cpu_ns = 0
+        self.own = 0  # of its time, what was charged to the profiler
         self.odd = False  # any of the following, or resumed
         self.crooked = self.reentry = self.measured = False
 
 
 class Track:
     __slots__ = (
-        "at", "buffer", "byte_at", "crooked", "depth", "frames", "frames_at", "gen", "id", "idle", "inherited", "last", "name_key",
-        "nodes", "overflow", "profiler", "retired", "room", "root", "state", "state_at", "top", "virtual", "words",
+        "at", "buffer", "byte_at", "crooked", "depth", "frames", "frames_at", "gen", "id", "idle", "inherited", "last",
+        "name_key", "nodes", "overflow", "profiler", "retired", "room", "root", "state", "state_at", "top", "virtual", "words",
     )  # fmt: skip
     at: int
     buffer: memoryview
@@ -137,9 +161,9 @@ class Track:
     overflow: Node
 
     def __init__(self) -> None:
-        self.gen = 0  # the recording it is attached to; BUSY while it is being changed
+        self.gen = UNATTACHED  # the recording it is attached to; BUSY while it is being changed
         self.frames: list[Frame] = []  # the first `depth` are open
-        self.room = 0  # how many there are, at most what the file shows
+        self.room = 0  # frames that the short way may use: made, shown by the file, and the stack is straight
         self.depth = 0
         self.crooked = 0  # open frames whose node is not a child of the one below: a label may be open twice
         self.nodes: list[Node] = []
@@ -149,11 +173,21 @@ class Track:
         self.virtual = -1
         self.name_key = ""
 
+    def set_crooked(self, by: int) -> None:
+        self.crooked += by
+        self.set_room()
+
+    def set_room(self) -> None:
+        self.room = 0 if self.crooked else min(len(self.frames), s.TRACK_FRAMES)
+
     def settle(self, at_ns: int) -> None:
         self._spend(self.top, at_ns)
 
     def charge(self, at_ns: int) -> None:
-        """The time since the last event was the profiler's own."""
+        """The time since the last event was the profiler's own: no open span is to blame for it."""
+        for frame in self.frames[: self.depth]:
+            frame.own += at_ns - self.last
+            frame.odd = True
         self._spend(self.profiler, at_ns)
 
     def _spend(self, node: Node, at_ns: int) -> None:
@@ -170,12 +204,13 @@ class State:
     """Everything the recorder of this process knows: one instance, `state`."""
 
     def __init__(self) -> None:
-        self.lock = allocate_lock()
+        self.lock = RLock()
         self.local: Any = Local()
         self.want = False
         self.gen = 0  # grows with each recording
         self.gen_on = 0  # `gen` while recording, else 0
         self.pid = 0
+        self.name, self.name_pid = "", 0  # of this process, and whose it is: a forked child must not take its parent's
         self.options: dict[str, Any] = {}
         self.shard: ShardWriter | None = None
         self.head: memoryview = memoryview(bytearray(s.BLOCK_BYTES)).cast("Q")  # the header's words
@@ -287,13 +322,20 @@ def node_by_path(track: Track, path: int, label: Label) -> Node | None:
 
 def find_child(track: Track, parent: Node, zone: Zone) -> Node:
     """The zone's node below `parent`; recursion leads back to the node already open above."""
+    known = parent.others.get(zone)
+    if known is not None:
+        return known
     label = label_of(zone)
     node: Node | None = parent
     while node is not None and node.label is not label:
         node = node.parent
     if node is None:
-        node = add_node(track, path_of(parent.path, label.id), label, parent) or track.overflow
-    parent.children[zone] = node
+        node = add_node(track, path_of(parent.path, label.id), label, parent)
+        if node is not None:
+            parent.children[zone] = node
+            return node
+        node = track.overflow
+    parent.others[zone] = node
     return node
 
 

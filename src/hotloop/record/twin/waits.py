@@ -77,7 +77,7 @@ _rusage: list[Any] = []
 
 
 def hook_rusage(callback: Any) -> bool:
-    """Call `callback` before every `resource.getrusage`; None puts the original back."""
+    """Call `callback(after)` around every `resource.getrusage`; None puts the original back."""
     try:
         import resource
     except ImportError:
@@ -91,8 +91,10 @@ def hook_rusage(callback: Any) -> bool:
 
     @functools.wraps(original)
     def getrusage(who: int, /) -> Any:
-        callback()
-        return original(who)
+        callback(False)
+        result = original(who)
+        callback(True)
+        return result
 
     resource.getrusage = getrusage
     return True

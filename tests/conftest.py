@@ -1,0 +1,75 @@
+"""Shared by all tests: run a script in a process of its own, as a user would, and read what it left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotloop import Session
+from hotloop.analyse.report import Report, make_report
+
+
+@dataclass(frozen=True)
+class Ran:
+    returncode: int
+    stdout: str
+    stderr: str
+    folder: Path
+
+    @property
+    def session(self) -> Session:
+        (only,) = (self.folder / "runs").iterdir()
+        return Session.load(only)
+
+    @property
+    def report(self) -> Report:
+        return make_report(self.session)
+
+    def operation(self, name: str) -> Any:
+        return next(o for o in self.report.operations if o.name == name)
+
+
+@dataclass(frozen=True)
+class Runner:
+    folder: Path
+    recorder: str
+
+    def __call__(
+        self,
+        code: str,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        check: bool = True,
+        timeout: float = 120,
+        flags: tuple[str, ...] = (),
+    ) -> Ran:
+        script = self.folder / "train.py"
+        script.write_text(textwrap.dedent(code))
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")}
+        environment |= {"HOTLOOP_RECORDER": self.recorder, "PYTHONWARNINGS": "error"} | (env or {})
+        done = subprocess.run(
+            [sys.executable, *flags, str(script), *arguments],
+            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=timeout,
+        )  # fmt: skip
+        if check:
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == "", done.stderr
+        return Ran(done.returncode, done.stdout, done.stderr, self.folder)
+
+
+@pytest.fixture(params=["native", "python"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Runner:
+    """Runs a script with the native recorder and with its twin."""
+    return Runner(tmp_path, request.param)
+
+
+@pytest.fixture
+def run_native(tmp_path: Path) -> Runner:
+    return Runner(tmp_path, "native")
