@@ -168,7 +168,7 @@ def test_a_forked_child_writes_its_own_shard_and_leaves_the_parents_alone(record
         recorder.close()
         shards = {s.pid: s for s in (decode(p.read_bytes()) for p in tmp_path.iterdir())}
         assert set(shards) == {os.getpid(), child}
-        names = lambda s: {o.name: o.calls for o in fold([s]).operations if o.calls and o.kind == m.USER}  # noqa: E731
+        names = lambda s: {o.name: o.calls for o in fold([s]).operations if o.calls and o.kind == m.USER}
         assert names(shards[os.getpid()]) == {"outer": 1, "before": 1}
         assert names(shards[child]) == {"in child": 1}
         assert shards[child].parent_shard == shards[os.getpid()].id

@@ -26,9 +26,8 @@ def spin(done: mmap.mmap, index: int, go: threading.Event) -> None:
     go.wait()
     view = memoryview(done).cast("Q")
     while True:
-        with profile("a"):
-            with profile("b"):
-                pass
+        with profile("a"), profile("b"):
+            pass
         view[index] += 1
 
 
@@ -67,26 +66,25 @@ def die(how: str, folder: str) -> None:
     for _ in range(1000):
         with profile("finished"):
             pass
-    with profile("open at death"):
-        with profile("inner"):
-            if how == "os._exit":
-                os._exit(7)
-            elif how == "segv":
-                import ctypes
+    with profile("open at death"), profile("inner"):
+        if how == "os._exit":
+            os._exit(7)
+        elif how == "segv":
+            import ctypes
 
-                ctypes.string_at(0)
-            elif how == "abort":
-                os.abort()
-            elif how == "sigkill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            elif how == "sigterm":
-                os.kill(os.getpid(), signal.SIGTERM)
-            elif how == "oom":
-                hog = []
-                while True:
-                    hog.append(bytearray(1 << 20))
-            elif how == "exception":
-                raise RuntimeError("training failed")
+            ctypes.string_at(0)
+        elif how == "abort":
+            os.abort()
+        elif how == "sigkill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif how == "sigterm":
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif how == "oom":
+            hog = []
+            while True:
+                hog.append(bytearray(1 << 20))
+        elif how == "exception":
+            raise RuntimeError("training failed")
 
 
 def many(folder: str, workers: int) -> None:

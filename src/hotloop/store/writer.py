@@ -96,12 +96,19 @@ class ShardWriter:
                 mapped = mmap.mmap(fd, size, offset=offset)
             except BaseException:
                 if offset == 0:
-                    os.unlink(self.path)
+                    drop(self.path)
                 raise
             finally:
                 os.close(fd)
         self._maps.append(mapped)
         return memoryview(mapped)
+
+    def _try_map(self, size: int) -> memoryview | None:
+        try:
+            return self._map(self.used, size)
+        except (OSError, ValueError) as error:
+            self.disk_errno = getattr(error, "errno", None) or errno.EIO
+            return None
 
     def block(self, kind: int, units: int = 1) -> Block | None:
         """A new zeroed block, or None when the budget or the disk is at its end (counted)."""
@@ -118,14 +125,13 @@ class ShardWriter:
                 self.used += len(rest)
                 return self.block(kind, units)
             chunk = min(max(CHUNK_BYTES, size), self.limit - self.used) if kind != s.HEADER else s.BLOCK_BYTES
-            try:
-                self._chunk, self._chunk_at = self._map(self.used, chunk), 0
-            except (OSError, ValueError) as error:
-                self.disk_errno = getattr(error, "errno", None) or errno.EIO
+            mapped = self._try_map(chunk) or self._try_map(size)
+            if mapped is None:
                 self.lose("disk")
                 if self.losses is not None:
                     self.header.words[s.H_DISK_ERRNO] = self.disk_errno
                 return None
+            self._chunk, self._chunk_at = mapped, 0
         buffer = self._chunk[self._chunk_at : self._chunk_at + size]
         self._chunk_at += size
         block = self._add(kind, buffer, self.used)
@@ -182,8 +188,14 @@ def write_json(path: str, data: Any) -> None:
             file.write(text + "\n")
         os.replace(draft, path)
     except BaseException:
-        try:
-            os.unlink(draft)
-        except OSError:
-            pass
+        drop(draft)
         raise
+
+
+def drop(path: str | None) -> None:
+    """Delete a file of ours if it can be."""
+    try:
+        if path is not None:
+            os.unlink(path)
+    except OSError:
+        pass

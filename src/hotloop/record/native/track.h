@@ -351,17 +351,41 @@ static void name_process(void) {
     publish(&sh.head->name, string_keep(g.conf.name, strlen(g.conf.name)));
 }
 
+/* The blocks no recording can do without: names, paths, and a label for what finds no room. 0 when they are there. */
+static int essentials(uint64_t id, int on_disk, int *disk_error) {
+    char path[4096];
+    if (on_disk) snprintf(path, sizeof path, "%s/%d-%016llx.hls", g.conf.dir, (int)getpid(), (unsigned long long)id);
+    if (shard_open(on_disk ? path : NULL, g.conf.is_child ? g.conf.child_budget : g.conf.budget, disk_error)) return -1;
+    label_of(reserved_zones[Z_OVERFLOW]); /* first: the others fall back on it */
+    for (int i = 0; i < Z_RESERVED; i++) label_of(reserved_zones[i]);
+    uint32_t root;
+    PathRec *rec = item_new(PATHS, &root);
+    if (rec && reserved_zones[Z_OVERFLOW]->label) {
+        *rec = (PathRec){.label = reserved_zones[Z_ROOT]->label->id};
+        item_publish(PATHS);
+        return 0;
+    }
+    *disk_error = (int)sh.head->disk_errno;
+    if (sh.path[0]) unlink(sh.path);
+    shard_close();
+    tree_forget(1);
+    return -1;
+}
+
 /* Make the shard of this process and start recording; -1 when there is not even memory for it. */
 COLD static int session_begin(void) {
-    int is_child = g.conf.is_child;
+    int is_child = g.conf.is_child, disk_error = 0, refused = 0;
     uint64_t id = random_id();
-    char path[4096];
-    int disk_error = 0;
-    if (g.conf.has_dir)
-        snprintf(path, sizeof path, "%s/%d-%016llx.hls", g.conf.dir, (int)getpid(), (unsigned long long)id);
     clock_start(g.conf.clock);
-    if (shard_open(g.conf.has_dir ? path : NULL, is_child ? g.conf.child_budget : g.conf.budget, &disk_error)) return -1;
-    g.last_disk_error = disk_error;
+    if (!g.conf.has_dir || essentials(id, 1, &disk_error)) {
+        refused = disk_error;
+        if (essentials(id, 0, &disk_error)) return -1;
+    }
+    g.last_disk_error = disk_error ? disk_error : refused;
+    if (refused) {
+        lose(LOSS_DISK);
+        sh.head->disk_errno = (uint64_t)refused;
+    }
     g.pid = getpid();
     g.gen++;
     g.track_count = g.touched_count = g.iteration = 0;
@@ -369,21 +393,10 @@ COLD static int session_begin(void) {
     g.log_next = g.log_end = NULL;
     g.log_block = NULL;
     g.suspended_hint = 0;
-    label_of(reserved_zones[Z_OVERFLOW]);
-    for (int i = 0; i < Z_RESERVED; i++) label_of(reserved_zones[i]);
-    uint32_t root;
-    PathRec *path_rec = item_new(PATHS, &root);
     uint64_t ring_events = is_child ? g.conf.child_ring_events : g.conf.ring_events;
     BlockHead *ring = block_new(RING, (uint32_t)((ring_events * sizeof(EventRec) + 2 * BLOCK_BYTES - 1) / BLOCK_BYTES));
     uint32_t iter_units = (uint32_t)(is_child ? g.conf.child_iter_units : g.conf.iter_units);
     BlockHead *rows = block_new(ITERATIONS, iter_units), *rows2 = rows ? block_new(ITERATIONS, iter_units) : NULL;
-    if (!path_rec || !reserved_zones[Z_OVERFLOW]->label) {
-        shard_close();
-        tree_forget(1);
-        return -1;
-    }
-    *path_rec = (PathRec){.label = reserved_zones[Z_ROOT]->label->id};
-    item_publish(PATHS);
     g.ring = ring ? (EventRec *)(ring + 1) : NULL;
     if (ring) ring->capacity = ring_events;
     g.ring_mask = ring_events - 1;

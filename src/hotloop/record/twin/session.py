@@ -10,7 +10,7 @@ from _thread import RLock, get_ident
 from typing import Any
 
 from ...store import schema as s
-from ...store.writer import ShardWriter
+from ...store.writer import ShardWriter, drop
 from .rows import counters_start, next_window
 from .spans import close_top
 from .tree import CLOCK_PYTHON, CLOCK_TEST, UNATTACHED, Track, add_node, label_of, path_of, state, touch
@@ -147,22 +147,21 @@ def _session_begin() -> bool:
         path = os.path.join(options["directory"], f"{os.getpid()}-{shard_id:016x}{s.SHARD_SUFFIX}")
     test = options["clock"] == CLOCK_TEST
     state.clock = _test_clock if test else time.perf_counter_ns  # CLOCK_MONOTONIC on Linux
-    try:
-        shard = ShardWriter(path, options["child_budget"] if child else options["budget"])
-    except MemoryError:
+    limit = options["child_budget"] if child else options["budget"]
+    shard = _essentials(path, limit) or _essentials(None, limit)
+    if shard is None:
         return False
-    state.shard, state.disk_errno, state.pid = shard, shard.disk_errno, os.getpid()
-    state.head = shard.header.words
+    refused = shard.path is None and path is not None and not shard.disk_errno
+    if refused:
+        shard.lose("disk")
+        state.head[s.H_DISK_ERRNO] = state.disk_errno
+    state.disk_errno, state.pid = shard.disk_errno or state.disk_errno * refused, os.getpid()
     state.gen += 1
-    state.tracks, state.paths, state.touched = [], {}, []
+    state.tracks, state.touched = [], []
     state.iteration = state.log_left = state.ring_head = 0
     state.mark = 1
     state.log = None
     state.long_ns = options["long_ns"] or 1 << 62
-    for zone in (state.reserved["(more labels)"], *state.reserved.values()):
-        label_of(zone)
-    path_of(0, label_of(state.reserved["(root)"]).id)
-    state.paths.clear()  # path 0 is the root, not a label below it
     ring_events = options["child_ring_events" if child else "ring_events"]
     state.ring = shard.block(s.RING, -(-(ring_events * s.EVENT_WORDS * 8 + s.HEAD_WORDS * 8) // s.BLOCK_BYTES))
     state.ring_mask = ring_events - 1
@@ -189,6 +188,28 @@ def _session_begin() -> bool:
     next_window()
     state.gen_on = state.gen
     return True
+
+
+def _essentials(path: str | None, limit: int) -> ShardWriter | None:
+    """A shard with what no recording can do without: names, paths, and a label for what finds no room."""
+    try:
+        shard = ShardWriter(path, limit)
+    except MemoryError:
+        return None
+    state.shard, state.head = shard, shard.header.words
+    state.paths = {}
+    overflow = state.reserved["(more labels)"]
+    if label_of(overflow) is not None:
+        for zone in state.reserved.values():
+            label_of(zone)
+        if path_of(0, label_of(state.reserved["(root)"]).id) is not None:
+            state.paths.clear()  # path 0 is the root, not a label below it
+            return shard
+    state.disk_errno = shard.disk_errno
+    drop(shard.path)
+    state.shard = None
+    _forget_labels()
+    return None
 
 
 def _process_start_ticks() -> int:
@@ -331,8 +352,7 @@ def reset() -> None:
             for zone in zones:
                 zone.__enter__()
     state.local.track = mine
-    if old is not None:
-        os.unlink(old)
+    drop(old)  # where that fails, a reader takes the latest epoch of a process anyway
 
 
 def is_on() -> bool:

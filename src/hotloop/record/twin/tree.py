@@ -269,11 +269,8 @@ def label_of(zone: Zone) -> Label:
             block.words[at + s.L_KIND] = zone.kind
             shard.publish(s.LABELS)
             label = Label(block, at, number, zone.kind)
-    if label is None:
-        label = state.reserved["(more labels)"].label
-        assert label is not None
-    zone.label = label
-    return label
+    zone.label = label or state.reserved["(more labels)"].label
+    return zone.label  # type: ignore[no-any-return]
 
 
 def path_of(parent: int, label: int, origin: tuple[int, int] | None = None) -> int | None:
