@@ -278,3 +278,37 @@ def test_a_hostile_working_directory_is_no_obstacle(recorder, tmp_path, monkeypa
         assert len(list(Path(folder).iterdir())) == 1
     finally:
         rig.close()
+
+
+def test_a_forked_child_may_start_a_recording_of_its_own(recorder, tmp_path):
+    rig = Rig(recorder, directory=str(tmp_path)).open()
+    try:
+        rig.span("in parent", 1)
+        child = os.fork()
+        if child == 0:
+            try:
+                recorder.close()  # before its first span: there is nothing of its own to close
+                own = tmp_path / "own"
+                own.mkdir()
+                rig.open(directory=str(own))
+                for i in range(500):
+                    rig.span(f"label {i}", 2)
+                recorder.close()
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        (path,) = (tmp_path / "own").iterdir()
+        shard = decode(path.read_bytes())
+        assert (shard.pid, shard.recorded, shard.losses) == (child, 500, {})
+        rig.span("in parent", 1)
+        assert rig.operation("in parent").calls == 2
+    finally:
+        rig.close()
+
+
+def test_an_exit_that_comes_in_the_next_recording_is_told_apart(rig):
+    rig.enter("x")
+    rig.open()
+    rig.exit("x")
+    rig.span("y", 1)
+    assert rig.read().losses == {"inherited": 1}

@@ -74,7 +74,7 @@ def work():
 def batch(n, prefix):
     for i in range(n):
         t = threading.Thread(target=work, name=f"{{prefix}}-{{i}}"); t.start(); t.join()
-batch(100, "warm")
+batch(1000, "warm")
 a, m, d = anonymous_mb(), mapped_mb(), disk_mb(path)
 batch({threads}, "worker")
 print(anonymous_mb() - a, mapped_mb() - m, disk_mb(path) - d)
@@ -86,7 +86,7 @@ hotloop.stop()
     assert grown <= 1
     assert mapped <= 1
     assert disk <= 1
-    assert done.operation("y").calls == threads + 100
+    assert done.operation("y").calls == threads + 1000
 
 
 def test_threads_with_ever_new_names_are_bounded_too(run_native):

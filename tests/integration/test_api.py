@@ -317,17 +317,17 @@ def test_session_json_says_what_ran_and_hides_secrets(run):
 
 def test_hooks_are_gone_after_stop(run):
     run("""
-        import sys, time, threading, asyncio.events, concurrent.futures.thread, concurrent.futures.process, resource, os
+        import asyncio.events, os, resource, sys, threading, time
+        from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
         import hotloop
-        before = (asyncio.events.Handle._run, concurrent.futures.ThreadPoolExecutor.submit, concurrent.futures.ProcessPoolExecutor.submit,
-                  time.sleep, threading.Condition.wait, resource.getrusage, list(sys.meta_path), dict(os.environ))
-        threads = threading.active_count()
+        def state():
+            return (asyncio.events.Handle._run, ThreadPoolExecutor.submit, ProcessPoolExecutor.submit, time.sleep,
+                    threading.Condition.wait, resource.getrusage, list(sys.meta_path), dict(os.environ))
+        before, threads = state(), threading.active_count()
         hotloop.start()
-        assert asyncio.events.Handle._run is not before[0] and concurrent.futures.ThreadPoolExecutor.submit is not before[1]
+        assert asyncio.events.Handle._run is not before[0] and ThreadPoolExecutor.submit is not before[1]
         with hotloop.profile("x", track_memory=True): time.sleep(0.001)
         assert threading.active_count() == threads
         hotloop.stop()
-        after = (asyncio.events.Handle._run, concurrent.futures.ThreadPoolExecutor.submit, concurrent.futures.ProcessPoolExecutor.submit,
-                 time.sleep, threading.Condition.wait, resource.getrusage, list(sys.meta_path), dict(os.environ))
-        assert before == after
+        assert state() == before
     """)

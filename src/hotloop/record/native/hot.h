@@ -12,22 +12,22 @@
 
 /* ---- timeline ---- */
 
-COLD static EventRec *log_slot(void) {
-    if (g.log_next == g.log_end) {
-        g.log_block = block_new(EVENTS, 1);
-        if (!g.log_block) {
-            g.log_left = g.log_room = 0;
-            return NULL;
-        }
-        g.log_next = (EventRec *)(g.log_block + 1);
-        g.log_end = g.log_next + g.log_block->capacity;
+/* Room for more events; making it is our time, not the span's. */
+COLD static EventRec *log_slot(Track *track) {
+    g.log_block = block_new(EVENTS, 1);
+    charge(track, now());
+    if (!g.log_block) {
+        g.log_left = g.log_room = 0;
+        return g.log_next = g.log_end = NULL;
     }
+    g.log_next = (EventRec *)(g.log_block + 1);
+    g.log_end = g.log_next + g.log_block->capacity;
     return g.log_next;
 }
 
 FLATTEN void put_event(Track *track, Node *node, uint64_t start, uint64_t dur, uint32_t flags) {
     EventRec *event;
-    if (g.log_left && (event = LIKELY(g.log_next != g.log_end) ? g.log_next : log_slot())) {
+    if (g.log_left && (event = LIKELY(g.log_next != g.log_end) ? g.log_next : log_slot(track))) {
         g.log_next++;
         g.log_left--;
         g.log_room--;
@@ -235,8 +235,9 @@ COLD static void exit_odd(Track *track, Zone *zone, uint64_t at) {
 /* An exit while nothing is recorded on this thread: nothing is made for it, only counted. */
 COLD static void exit_off(Track *track) {
     if (!page->gen) return;
-    lose(track->depth ? LOSS_INHERITED : LOSS_STRAY_EXIT);
+    lose(track->depth || track->inherited ? LOSS_INHERITED : LOSS_STRAY_EXIT);
     if (track->depth) track->depth--;
+    else if (track->inherited) track->inherited--;
 }
 
 FLATTEN void span_exit(Zone *zone) {

@@ -77,6 +77,7 @@ COLD static BlockHead *block_new(uint32_t kind, uint32_t units) {
         errno = error;
         return NULL;
     }
+    for (size_t i = 0; i < bytes; i += 4096) *(volatile char *)(at + i) = 0; /* fault the pages in here, not in a span */
     BlockHead *block = (BlockHead *)at;
     block->kind = kind;
     block->ordinal = table->count;

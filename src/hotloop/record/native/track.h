@@ -138,9 +138,11 @@ COLD static Node *find_child(Track *track, Node *parent, Zone *zone) {
     if (!node) {
         for (node = parent; node && node->label != label; node = node->parent) {}
         if (!node) {
+            settle(track, now());
             int64_t path = path_of(parent->path, label);
             if (path >= 0) node = add_node(track, (uint32_t)path, label, parent);
             if (!node) node = track->overflow;
+            charge(track, now()); /* making it is our time */
         }
         map_put(&track->children, (uint64_t)(uintptr_t)parent, (uint64_t)(uintptr_t)label, node);
     }
@@ -492,7 +494,8 @@ static void session_resume(void) {
 
 static void session_end(void) {
     session_pause();
-    if (!sh.head || g.pid != getpid()) return;
+    if (sh.head && g.pid != getpid()) forget_parent();
+    if (!sh.head) return;
     publish(&sh.head->end_ns, g.paused_at);
     shard_close();
     tree_forget(1);

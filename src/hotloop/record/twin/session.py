@@ -90,8 +90,9 @@ def track_attach(track: Track) -> bool:
     if slot is None:
         return False
     block, at, track.id = slot
-    track.words, track.buffer, track.at, track.byte_at = block.words, block.buffer, at, at * 8
-    track.state_at, track.frames_at = at + s.T_STATE, (at + s.T_FRAMES) * 8
+    track.words, track.at = block.words, at
+    track.state_at, track.frames_at = at + s.T_STATE, at + s.T_FRAMES
+    track.hot = (block.words, block.buffer, (at + s.T_JOURNAL) * 8, track.state_at)
     track.nodes, track.idle = [], None
     track.name_key = _name_key(name)
     root = add_node(track, 0, label_of(state.reserved["(root)"]), None)
@@ -285,7 +286,9 @@ def open(**options: Any) -> bool:
 def close() -> None:
     state.want = False
     pause()
-    if state.shard is None or state.pid != os.getpid():
+    if state.shard is not None and state.pid != os.getpid():
+        _forget_parent()
+    if state.shard is None:
         return
     state.head[s.H_END_NS] = state.paused_at
     for track in state.tracks:

@@ -14,12 +14,11 @@ from struct import Struct
 from typing import Any
 
 from ...store import schema as s
-from .tree import BUSY, Frame, Node, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
+from .tree import BUSY, Frame, Label, Node, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
 
 # Native formats: each field is one 8-byte store. The whole is zeroed first, so nothing that publishes may be among them.
 JOURNAL = Struct("@QQQQdQQ").pack_into
 EVENT = Struct("@QQQQ").pack_into
-PAIR = Struct("@QQ").pack_into
 LOCAL = state.local
 ENTERED = (1 << s.STATE_ENTERED_SHIFT) + 2
 UINT32_MAX = (1 << 32) - 1
@@ -35,6 +34,7 @@ def put_event(track: Track, node: Node, start: int, duration: int, flags: int) -
             if block is None or block.used == block.capacity:
                 assert state.shard is not None
                 block = state.log = state.shard.block(s.EVENTS)
+                track.charge(state.clock())  # making room is our time, not the span's
             if block is not None and state.log_left:
                 state.log_left -= 1
                 state.log_room -= 1
@@ -95,7 +95,7 @@ def current_track() -> Track | None:
 def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
     depth = track.depth
     if depth == len(track.frames):
-        track.frames.append(Frame(track.frames_at + 16 * depth))
+        track.frames.append(Frame(track.frames_at + 2 * depth))
         track.set_room()
     frame = track.frames[depth]
     frame.node = node
@@ -109,7 +109,7 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
         frame.reentry = any(other.node.label is label for other in track.frames[:depth])
         frame.odd = frame.crooked or frame.reentry
     if depth < TRACK_FRAMES:
-        PAIR(track.buffer, frame.at, node.id, at)
+        frame.write(track.words)
     else:
         state.lose("deep")
     if label.shared and not frame.reentry:
@@ -124,53 +124,48 @@ def close_top(track: Track, at: int) -> None:
     track.depth = depth = track.depth - 1
     frame = track.frames[depth]
     node = frame.node
+    words, doubles, ints, count_at, self_at, total_at, squares_at, bucket, label, ident = node.hot
+    track_words, track_buffer, journal_at, state_at = track.hot
     start = frame.start
     duration = at - start
-    odd = frame.odd
-    if odd:
-        duration -= frame.own
-        measure_exit(frame, duration)
-    words, doubles, ints, count_at, self_at, total_at, squares_at, bucket, label, ident = node.hot
+    union = 0
+    if frame.odd or label.shared:
+        duration, total, union = unusual(frame, label, at, duration)
+    else:
+        total = node.total + duration
     words[self_at] = node.self_ns = node.self_ns + (at - track.last)
     track.last = at
-    union, total, closes = label.union_ns, node.total, False
-    if not (odd and frame.reentry):
-        node.total = total = total + duration
-        if label.shared:
-            label.open = still_open = label.open - 1
-            closes = not still_open
-            if closes and at > label.union_start:
-                label.union_ns = union = union + (at - label.union_start)
     if duration >= 16:
         bits = duration.bit_length()
         index = bits * 4 - 20 + (duration >> (bits - 3) & 3)
         bucket += index if index < 160 else 159
     hist = ints[bucket] + 1
     node.count = count = node.count + 1
+    node.total = total
     node.squares = squares = node.squares + duration * duration
     value = track.state
-    JOURNAL(track.buffer, track.byte_at, ident, duration, count, total, squares, hist, union)
-    track.words[track.state_at] = value | 1
+    JOURNAL(track_buffer, journal_at, ident, duration, count, total, squares, hist, union)
+    track_words[state_at] = value | 1
     words[count_at] = count
     words[total_at] = total
+    doubles[squares_at] = squares
     if duration < node.least:
         words[total_at + 1] = node.least = duration
     if duration > node.most:
         words[total_at + 2] = node.most = duration
         if duration >= state.long_ns:
             node.set_long(frame.zone, True)
-    doubles[squares_at] = squares
     try:
         ints[bucket] = hist
     except ValueError:
         ints[bucket] = halve_histogram(node, bucket)
-    if closes:
+    if union:
         label.words[label.union_at] = union
-    track.words[track.state_at] = track.state = value - 2
+    track_words[state_at] = track.state = value - 2
     track.top = frame.below
     if node.marked_in != state.mark:
         touch(node)
-    if odd:
+    if frame.odd:
         close_odd(track, frame, at)
     elif state.plain_ring:  # put_event(), written out for the plain case
         head = state.ring_head
@@ -179,6 +174,20 @@ def close_top(track: Track, at: int) -> None:
         state.head[RING_HEAD] = head + 1
     else:
         put_event(track, node, start, duration, 0)
+
+
+def unusual(frame: Frame, label: Label, at: int, duration: int) -> tuple[int, int, int]:
+    """Measured, recursive, resumed, or of a label that others have open too: duration, total and union as they are then."""
+    if frame.odd:
+        duration -= frame.own
+        measure_exit(frame, duration)
+        if frame.reentry:
+            return duration, frame.node.total, label.union_ns
+    if label.shared:
+        label.open -= 1
+        if not label.open and at > label.union_start:
+            label.union_ns += at - label.union_start
+    return duration, frame.node.total + duration, label.union_ns
 
 
 def close_odd(track: Track, frame: Frame, at: int) -> None:
@@ -265,12 +274,14 @@ class Zone:
                 frame.below = top
                 frame.zone = self
                 frame.start = at
-                PAIR(track.buffer, frame.at, node.id, at)
+                words = track.words
+                words[frame.node_at] = node.id
+                words[frame.start_at] = at
                 if node.label.shared:
                     node.label.opened(at)
                 track.top = node
                 track.depth = depth + 1
-                track.words[track.state_at] = track.state = track.state + ENTERED
+                words[track.state_at] = track.state = track.state + ENTERED
         except Exception:  # another thread stopped the recording under our feet
             state.lose("internal")
         finally:
@@ -327,6 +338,9 @@ def exit_off(track: Track | None) -> None:
         return
     if track is not None and track.depth:
         track.depth -= 1
+        state.lose("inherited")
+    elif track is not None and track.inherited:
+        track.inherited -= 1
         state.lose("inherited")
     else:
         state.lose("stray_exit")
@@ -491,9 +505,9 @@ def lower(token: Any) -> None:
                 frame.odd = True
                 if not frame.reentry:
                     frame.node.label.opened(at)
-            frame.at = track.frames_at + 16 * track.depth
+            frame.move(track.frames_at + 2 * track.depth)
             if track.depth < TRACK_FRAMES:
-                PAIR(track.buffer, frame.at, frame.node.id, frame.start)
+                frame.write(track.words)
             track.top = frame.node
             del track.frames[track.depth :]
             track.frames.append(frame)

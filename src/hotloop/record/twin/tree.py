@@ -118,40 +118,36 @@ class Frame:
     """An open span. A track reuses its frames by depth; a lifted one is taken out and replaced."""
 
     __slots__ = (
-        "at",
-        "below",
-        "cpu_ns",
-        "crooked",
-        "measured",
-        "node",
-        "odd",
-        "own",
-        "reentry",
-        "resumed",
-        "rss",
-        "start",
-        "zone",
-    )
+        "below", "cpu_ns", "crooked", "measured", "node", "node_at", "odd", "own", "reentry", "resumed", "rss", "start",
+        "start_at", "zone",
+    )  # fmt: skip
     node: Node
     below: Node
     zone: Zone
 
     def __init__(self, at: int) -> None:
-        self.at = at  # byte offset of its place in the file
+        self.move(at)
         self.start = self.resumed = self.rss = self.cpu_ns = 0
         self.own = 0  # of its time, what was charged to the profiler
         self.odd = False  # any of the following, or resumed
         self.crooked = self.reentry = self.measured = False
 
+    def move(self, at: int) -> None:
+        """Its place among the words of the track."""
+        self.node_at, self.start_at = at, at + 1
+
+    def write(self, words: memoryview) -> None:
+        words[self.node_at] = self.node.id
+        words[self.start_at] = self.start
+
 
 class Track:
     __slots__ = (
-        "at", "buffer", "byte_at", "crooked", "depth", "frames", "frames_at", "gen", "id", "idle", "inherited", "last",
+        "at", "crooked", "depth", "frames", "frames_at", "gen", "hot", "id", "idle", "inherited", "last",
         "name_key", "nodes", "overflow", "profiler", "retired", "room", "root", "state", "state_at", "top", "virtual", "words",
     )  # fmt: skip
     at: int
-    buffer: memoryview
-    byte_at: int
+    hot: tuple[memoryview, memoryview, int, int]  # words, bytes, where the journal and the state are
     frames_at: int
     state_at: int
     words: memoryview
@@ -327,7 +323,9 @@ def find_child(track: Track, parent: Node, zone: Zone) -> Node:
     while node is not None and node.label is not label:
         node = node.parent
     if node is None:
+        track.settle(state.clock())
         node = add_node(track, path_of(parent.path, label.id), label, parent)
+        track.charge(state.clock())  # making it is our time
         if node is not None:
             parent.children[zone] = node
             return node
