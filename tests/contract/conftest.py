@@ -32,9 +32,10 @@ RECORDERS = [
 class Rig:
     """A recorder with a clock and threads that are moved by hand."""
 
-    def __init__(self, module: ModuleType, **options: Any) -> None:
+    def __init__(self, module: ModuleType, drift: int = 0, **options: Any) -> None:
         self.module = module
         self.t = 1_000
+        self.drift = drift  # by how much each reading of the clock moves it
         self.options = {
             **DEFAULTS,
             "clock": TEST_CLOCK,
@@ -46,7 +47,7 @@ class Rig:
         }
 
     def open(self, **options: Any) -> Rig:
-        self.module.set_time(self.t)
+        self.module.set_time(self.t, self.drift)
         self.module.open(**{**self.options, **options})
         return self
 
@@ -57,8 +58,10 @@ class Rig:
         return self.open()
 
     def tick(self, ns: int) -> None:
+        if self.drift:
+            self.t = self.module.now()
         self.t += ns
-        self.module.set_time(self.t)
+        self.module.set_time(self.t, self.drift)
 
     def enter(self, name: str) -> None:
         self.module.profile(name).__enter__()

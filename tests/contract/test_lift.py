@@ -193,3 +193,49 @@ def test_held_across_yield_is_flagged_with_its_place(rig):
     sites = {label.name: label.held_across_yield for label in rig.read().labels if label.held_across_yield}
     line = bad.__code__.co_firstlineno + 1
     assert sites == {"held": f"{__file__}:{line}"}
+
+
+def test_more_awaiting_spans_than_the_header_lists(rig):
+    tokens = []
+    for _ in range(1100):
+        rig.enter("task")
+        tokens.append(rig.module.lift(0, True))
+    rig.tick(5)
+    shard = rig.read()
+    assert len(shard.open_spans) == 1024
+    assert shard.lifted == shard.open_count == 1100
+    for token in tokens:
+        rig.module.lower(token)
+        rig.exit("task")
+    assert rig.read().lifted == 0
+    assert rig.operation("task").calls == 1100
+    assert rig.operation("task").busy_ns == 5500
+    assert rig.operation("task").union_ns == 5
+
+
+def test_a_deep_stack_can_be_lifted_and_lowered(rig):
+    for i in range(300):
+        rig.enter(f"level {i}")
+    rig.tick(1)
+    token = rig.module.lift(0, False)
+    rig.tick(10)
+    rig.track(7)
+    rig.module.lower(token)
+    rig.tick(1)
+    for i in reversed(range(300)):
+        rig.exit(f"level {i}")
+    rig.track(-1)
+    assert rig.operation("level 0").busy_ns == 2
+    assert rig.read().losses == {"deep": 60}
+
+
+def test_a_resumed_span_is_lifted_again(rig):
+    rig.enter("gen")
+    for _ in range(3):
+        rig.tick(2)
+        token = rig.module.lift(0, False)
+        rig.tick(50)
+        rig.module.lower(token)
+    rig.exit("gen")
+    assert rig.operation("gen").busy_ns == 6
+    assert rig.read().logged_events == 4

@@ -12,6 +12,12 @@ from hotloop.store.shard import decode
 from .conftest import Rig
 
 
+def leave(recorder):
+    """Leave a forked child; a build for coverage writes down what it has counted."""
+    getattr(recorder, "dump_coverage", int)()
+    os._exit(0)
+
+
 def test_the_file_is_the_recording(disk_rig, tmp_path):
     disk_rig.span("x", 5)
     disk_rig.enter("open")
@@ -160,7 +166,7 @@ def test_a_forked_child_writes_its_own_shard_and_leaves_the_parents_alone(record
                 rig.exit("outer")
                 recorder.close()
             finally:
-                os._exit(0)
+                leave(recorder)
         assert os.waitpid(child, 0)[1] == 0
         rig.tick(2)
         rig.exit("outer")
@@ -184,7 +190,7 @@ def test_a_forked_child_that_records_nothing_leaves_no_file(recorder, tmp_path):
         child = os.fork()
         if child == 0:
             rig.exit("outer")
-            os._exit(0)
+            leave(recorder)
         os.waitpid(child, 0)
         assert len(list(tmp_path.iterdir())) == 1
     finally:
@@ -295,7 +301,7 @@ def test_a_forked_child_may_start_a_recording_of_its_own(recorder, tmp_path):
                     rig.span(f"label {i}", 2)
                 recorder.close()
             finally:
-                os._exit(0)
+                leave(recorder)
         assert os.waitpid(child, 0)[1] == 0
         (path,) = (tmp_path / "own").iterdir()
         shard = decode(path.read_bytes())
@@ -312,3 +318,86 @@ def test_an_exit_that_comes_in_the_next_recording_is_told_apart(rig):
     rig.exit("x")
     rig.span("y", 1)
     assert rig.read().losses == {"inherited": 1}
+
+
+def test_a_child_gets_the_childs_share(recorder, tmp_path):
+    rig = Rig(
+        recorder,
+        directory=str(tmp_path),
+        is_child=True,
+        child_budget=1 << 20,
+        child_ring_events=64,
+        child_log_events=32,
+        child_iter_units=1,
+    )
+    rig.open()
+    try:
+        recorder.name_process("env-3")
+        for i in range(200):
+            rig.span("x", i)
+            recorder.step()
+        shard = rig.read()
+        assert shard.name == "env-3"
+        assert shard.logged_events <= 32
+        assert shard.recorded == 200
+    finally:
+        rig.close()
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_size <= 1 << 20
+
+
+def test_a_tiny_budget_does_without_ring_and_rows(recorder):
+    rig = Rig(recorder, budget=8 * 65536, ring_events=1 << 16, iter_units=16).open()
+    try:
+        rig.span("x", 3)
+        recorder.step()
+        rig.span("x", 3)
+        shard = rig.read()
+        assert shard.recorded == 2
+        assert shard.iterations == ()
+        assert shard.losses["budget"] >= 1
+    finally:
+        rig.close()
+
+
+def test_no_budget_at_all_records_nothing_and_does_no_harm(recorder):
+    rig = Rig(recorder, budget=65536).open()
+    rig.span("x", 1)
+    recorder.step()
+    assert not recorder.is_on()
+    recorder.close()
+
+
+def test_a_thread_that_ends_while_paused_gives_its_track_up(recorder):
+    import threading
+
+    rig = Rig(recorder, clock=0).open()
+    try:
+        go, ready = threading.Event(), threading.Event()
+
+        def work():
+            with recorder.profile("x"):
+                pass
+            ready.set()
+            go.wait()
+
+        thread = threading.Thread(target=work, name="pauses")
+        thread.start()
+        ready.wait()
+        recorder.pause()
+        go.set()
+        thread.join()
+        recorder.resume()
+        rig.span("y", 0)
+        assert not next(t for t in rig.read().tracks if t.name == "pauses").alive
+    finally:
+        rig.close()
+
+
+def test_a_string_of_another_type_is_a_name(rig):
+    class Name(str):
+        pass
+
+    rig.span(Name("mine"), 2)
+    rig.span("mine", 2)
+    assert rig.operation("mine").calls == 2

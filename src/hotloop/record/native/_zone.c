@@ -96,6 +96,20 @@ COLD static Zone *zone_of(PyObject *name) {
     return (Zone *)Py_XNewRef((PyObject *)zone);
 }
 
+/* A new recording begins: names that nobody holds make room, so that a flood of names in one does not spoil the next. */
+static void zones_prune(void) {
+    if (tr.zone_count <= MAX_ZONES / 2) return;
+    for (size_t i = 0; i < CACHE; i++) Py_CLEAR(cache[i].name);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < tr.zone_count; i++) {
+        Zone *zone = tr.zones[i];
+        if (zone->kind == KIND_USER && Py_REFCNT(zone) == 2 && !PyDict_DelItem(zones_by_name, zone->name)) Py_DECREF(zone);
+        else tr.zones[kept++] = zone;
+    }
+    PyErr_Clear();
+    tr.zone_count = kept;
+}
+
 static PyObject *py_profile(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
     (void)module;
     if (LIKELY(nargs == 1 && !keywords)) {
@@ -353,6 +367,7 @@ static PyObject *py_open(PyObject *module, PyObject *args, PyObject *keywords) {
                                      &long_ns, &inside, &outside, &error, &epoch, &peak_method, &parent))
         return NULL;
     session_end();
+    zones_prune();
     memset(&g.conf, 0, sizeof g.conf);
     g.conf.has_dir = directory && strlen(directory) < sizeof g.conf.dir;
     if (g.conf.has_dir) strcpy(g.conf.dir, directory);
@@ -420,7 +435,7 @@ static PyObject *py_reset(PyObject *module, PyObject *unused) {
         tracks[count++] = track;
     }
     for (uint32_t i = 0; i < count; i++) {
-        track_cut(tracks[i], now(), LOSS_CUT);
+        track_cut(tracks[i], LOSS_CUT);
         tracks[i]->inherited -= depths[i]; /* they are carried over, not cut */
     }
     session_end();
@@ -525,9 +540,10 @@ static PyObject *py_set_callbacks(PyObject *module, PyObject *args, PyObject *ke
 
 static PyObject *py_set_time(PyObject *module, PyObject *args) {
     (void)module;
-    unsigned long long ns;
-    if (!PyArg_ParseTuple(args, "K", &ns)) return NULL;
+    unsigned long long ns, tick = 0;
+    if (!PyArg_ParseTuple(args, "K|K", &ns, &tick)) return NULL;
     ck.test_ns = ns;
+    ck.test_tick = tick;
     Py_RETURN_NONE;
 }
 
@@ -552,7 +568,7 @@ static PyObject *py_use_track(PyObject *module, PyObject *args) {
 static PyObject *py_end_track(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     if (self->gen == page->gen) {
-        track_cut(self, now(), LOSS_ABANDONED);
+        track_cut(self, LOSS_ABANDONED);
         self->rec->alive = 2;
         self->inherited = 0;
         begin_life(self, now());
@@ -578,6 +594,19 @@ static PyObject *py_layout(PyObject *module, PyObject *unused) {
         "T_FRAMES", OFFSET(TrackRec, frames), "E_WHERE", OFFSET(EventRec, path), "LOSSES", (Py_ssize_t)LOSS_KINDS,
         "NODE_WORDS", (Py_ssize_t)(sizeof(NodeRec) / 8), "TRACK_WORDS", (Py_ssize_t)(sizeof(TrackRec) / 8));
 }
+
+#ifdef HOTLOOP_CHECKS
+/* fail_nth(n): the nth call that can fail does; answers how many there were since the last time. */
+static PyObject *py_fail_nth(PyObject *module, PyObject *args) {
+    (void)module;
+    unsigned long n, calls = fault_calls;
+    if (!PyArg_ParseTuple(args, "k", &n)) return NULL;
+    faults_left = n;
+    fault_calls = 0;
+    return PyLong_FromUnsignedLong(calls);
+}
+NO_ARGS(dump_coverage, if (__gcov_dump) __gcov_dump(); Py_RETURN_NONE;)
+#endif
 
 /* ---- module ---- */
 
@@ -618,6 +647,10 @@ static PyMethodDef functions[] = {
     {"use_track", py_use_track, METH_VARARGS, NULL},
     {"end_track", py_end_track, METH_NOARGS, NULL},
     {"layout", py_layout, METH_NOARGS, NULL},
+#ifdef HOTLOOP_CHECKS
+    {"fail_nth", py_fail_nth, METH_VARARGS, NULL},
+    {"dump_coverage", py_dump_coverage, METH_NOARGS, NULL},
+#endif
     {0}};
 
 static void forked_child(void) {
@@ -657,9 +690,8 @@ static int exec_module(PyObject *module) {
     if (add_finder("__enter__", 0) || add_finder("__exit__", 1)) return -1;
     PyType_Modified(&Zone_Type);
     zones_by_name = PyDict_New();
-    no_args = PyTuple_New(0);
     no_wait = PyTuple_Pack(1, Py_False);
-    if (!zones_by_name || !no_args || !no_wait) return -1;
+    if (!zones_by_name || !no_wait) return -1;
     for (int i = 0; i < Z_RESERVED; i++) {
         PyObject *name = PyUnicode_FromString(reserved[i].name);
         reserved_zones[i] = name ? zone_new(name, reserved[i].kind) : NULL;

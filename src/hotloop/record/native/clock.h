@@ -26,7 +26,7 @@ static struct {
     uint64_t first_tick, first_ns, ticks_per_second;
     uint64_t steps, backs;
     int kind;
-    uint64_t test_ns;
+    uint64_t test_ns, test_tick; /* a test's time, and by how much each reading moves it */
 } ck;
 
 static uint64_t kernel_ns(clockid_t id) {
@@ -117,7 +117,7 @@ static void clock_start(int want) {
 }
 
 COLD static uint64_t now_slow(void) {
-    uint64_t ns = ck.kind == CLOCK_TEST ? ck.test_ns : kernel_ns(CLOCK_MONOTONIC);
+    uint64_t ns = ck.kind == CLOCK_TEST ? (ck.test_ns += ck.test_tick) : kernel_ns(CLOCK_MONOTONIC);
     if (ns < ck.last_ns) {
         ck.backs++;
         return ck.last_ns;

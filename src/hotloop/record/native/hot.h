@@ -217,15 +217,15 @@ static inline void close_top(Track *track, uint64_t at) {
 }
 
 /* The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter. */
-COLD static void exit_odd(Track *track, Zone *zone, uint64_t at) {
+COLD static void exit_odd(Track *track, Zone *zone) {
     for (uint32_t i = track->depth; i-- > 0;) {
         if (track->frames[i].zone != zone) continue;
         while (track->depth > i + 1) {
-            close_top(track, at);
+            close_top(track, now());
             lose(LOSS_UNBALANCED);
             track->inherited++;
         }
-        close_top(track, at);
+        close_top(track, now());
         return;
     }
     lose(track->inherited ? LOSS_INHERITED : LOSS_STRAY_EXIT);
@@ -249,7 +249,7 @@ FLATTEN void span_exit(Zone *zone) {
     uint64_t at = now();
     uint32_t depth = track->depth;
     if (LIKELY(depth && track->frames[depth - 1].zone == zone)) close_top(track, at);
-    else exit_odd(track, zone, at);
+    else exit_odd(track, zone);
 }
 
 /* Work handed over from elsewhere: spans hang below the path that handed it over until release(). */

@@ -7,10 +7,15 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "faults.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#ifdef HOTLOOP_CHECKS /* count every branch once */
+#define FLATTEN static __attribute__((noinline))
+#else
 #define FLATTEN static inline __attribute__((always_inline))
+#endif
 #define COLD __attribute__((noinline, cold))
 
 #define BLOCK_BYTES 65536u

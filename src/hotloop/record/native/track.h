@@ -250,14 +250,15 @@ COLD static int track_attach(Track *track) {
 
 static void close_top(Track *track, uint64_t at);
 
-/* The thread is gone, or recording stops: its open spans end here, and say so. Their exits are still to come. */
-static void track_cut(Track *track, uint64_t at, int why) {
+/* The thread is gone, or recording stops: its open spans end here, and say so. Their exits are still to come. Each
+ * takes the time anew, because closing one may charge time to us. */
+static void track_cut(Track *track, int why) {
     while (track->depth) {
-        close_top(track, at);
+        close_top(track, now());
         lose(why);
         track->inherited++;
     }
-    settle(track, at);
+    settle(track, now());
     touch(track->top);
 }
 
@@ -279,7 +280,7 @@ static void thread_ended(PyObject *capsule) {
     if (!track) return;
     if (self == track) self = &nobody;
     if (track->gen == g.gen && g.gen && sh.head && g.pid == getpid()) {
-        if (page->gen) track_cut(track, now(), LOSS_ABANDONED);
+        if (page->gen) track_cut(track, LOSS_ABANDONED);
         track->rec->alive = 2;
         track->retired = 1;
         track->inherited = 0;
@@ -471,9 +472,9 @@ static void label_end(Label *label, uint64_t at) {
 
 static void session_pause(void) {
     if (!page->gen) return;
-    uint64_t at = now();
     for (uint32_t i = 0; i < g.track_count; i++)
-        if (!g.tracks[i]->retired) track_cut(g.tracks[i], at, LOSS_CUT);
+        if (!g.tracks[i]->retired) track_cut(g.tracks[i], LOSS_CUT);
+    uint64_t at = now();
     g.lifts++; /* suspended spans are lost here, and counted */
     sh.head->losses[LOSS_SUSPENDED] += sh.head->lifted;
     sh.head->lifted = 0;

@@ -17,13 +17,29 @@ typedef PyObject *(*CallFast)(PyObject *, PyObject *const *, Py_ssize_t);
 typedef PyObject *(*CallFastKeywords)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 typedef PyObject *(*CallMethod)(PyObject *, PyTypeObject *, PyObject *const *, size_t, PyObject *);
 
-#define RECORDING() (self->gen == page->gen)
-#define WAITING(zone, call)                      \
-    if (!RECORDING()) return call;               \
-    span_enter(reserved_zones[zone]);            \
-    PyObject *result = call;                     \
-    span_exit(reserved_zones[zone]);             \
-    return result
+/* Begin a wait on a thread that records; answers what wait_end() needs. */
+static Zone *wait_begin(int zone) {
+    if (self->gen != page->gen) return NULL;
+    span_enter(reserved_zones[zone]);
+    return reserved_zones[zone];
+}
+
+static PyObject *wait_end(Zone *zone, PyObject *result) {
+    if (zone) span_exit(zone);
+    return result;
+}
+
+#define WAITING(zone, call)              \
+    Zone *waiting = wait_begin(zone);    \
+    return wait_end(waiting, call)
+
+/* The stand-ins for one target, one per calling convention; which one serves is known when it is hooked. */
+typedef struct {
+    PyMethodDef **def;
+    PyCFunction *original;
+    int zone;
+    PyCFunction plain, keywords, fast, fastkw, method;
+} Hook;
 
 #define STAND_INS(name, zone)                                                                                     \
     static PyMethodDef *def_##name;                                                                               \
@@ -40,7 +56,11 @@ typedef PyObject *(*CallMethod)(PyObject *, PyTypeObject *, PyObject *const *, s
     }                                                                                                             \
     static PyObject *method_##name(PyObject *s, PyTypeObject *t, PyObject *const *a, size_t n, PyObject *k) {     \
         WAITING(zone, ((CallMethod)(void (*)(void))orig_##name)(s, t, a, n, k));                                  \
-    }
+    }                                                                                                             \
+    static Hook hook_##name = {&def_##name, &orig_##name, zone, plain_##name, (PyCFunction)(void (*)(void))keywords_##name, \
+                               (PyCFunction)(void (*)(void))fast_##name, (PyCFunction)(void (*)(void))fastkw_##name, \
+                               (PyCFunction)(void (*)(void))method_##name};
+
 
 /* name, zone, module, type ("" for a function of the module), attribute */
 #define TARGETS(X)                                              \
@@ -60,7 +80,7 @@ typedef PyObject *(*CallMethod)(PyObject *, PyTypeObject *, PyObject *const *, s
 #define DEFINE_STAND_IN(name, zone, module, type, attribute) STAND_INS(name, zone)
 TARGETS(DEFINE_STAND_IN)
 
-/* Locks: (name, type, attribute). All take (self, args, keywords), or (self, args) for `__enter__` of later Pythons. */
+/* Locks: (name, type, attribute). All take (self, args, keywords). */
 #define LOCK_TARGETS(X)                              \
     X(lock_acquire, "LockType", "acquire")           \
     X(lock_acquire_old, "LockType", "acquire_lock")  \
@@ -68,37 +88,28 @@ TARGETS(DEFINE_STAND_IN)
     X(rlock_acquire, "RLock", "acquire")             \
     X(rlock_enter, "RLock", "__enter__")
 
-static PyObject *no_args, *no_wait; /* () and (False,) */
+static PyObject *no_wait; /* (False,) */
 
-/* Blocking, with nothing said about a time limit: the only case that is tried without waiting first. */
-static int plain_acquire(PyObject *args, PyObject *keywords) {
-    return (!args || PyTuple_GET_SIZE(args) == 0) && (!keywords || PyDict_GET_SIZE(keywords) == 0);
+/* Take a lock: first without waiting, if that is all the caller says; only what does not succeed then is a wait. */
+static PyObject *take_lock(CallKeywords call, PyObject *s, PyObject *a, PyObject *k) {
+    int says_nothing = (!a || PyTuple_GET_SIZE(a) == 0) && (!k || PyDict_GET_SIZE(k) == 0);
+    int gives_up = a && PyTuple_GET_SIZE(a) > 0 && PyTuple_GET_ITEM(a, 0) == Py_False;
+    if (self->gen != page->gen || gives_up) return call(s, a, k);
+    if (says_nothing) {
+        PyObject *got = call(s, no_wait, NULL);
+        if (got != Py_False) return got;
+        Py_DECREF(got);
+    }
+    WAITING(Z_LOCK, call(s, a, k));
 }
 
-static int gives_up(PyObject *args) {
-    return args && PyTuple_GET_SIZE(args) > 0 && PyTuple_GET_ITEM(args, 0) == Py_False;
-}
-
-#define DEFINE_LOCK(name, type, attribute)                                                                        \
-    static PyMethodDef *def_##name;                                                                               \
-    static PyCFunction orig_##name;                                                                               \
-    static PyObject *call_##name(PyObject *s, PyObject *a, PyObject *k) {                                         \
-        if (def_##name->ml_flags & METH_KEYWORDS) return ((CallKeywords)(void (*)(void))orig_##name)(s, a, k);    \
-        return ((CallPlain)orig_##name)(s, a);                                                                    \
-    }                                                                                                             \
-    static PyObject *keywords_##name(PyObject *s, PyObject *a, PyObject *k) {                                     \
-        if (!RECORDING() || gives_up(a)) return call_##name(s, a, k);                                             \
-        if (plain_acquire(a, k) && def_##name->ml_flags & METH_KEYWORDS) {                                        \
-            PyObject *got = call_##name(s, no_wait, NULL);                                                        \
-            if (got != Py_False) return got;                                                                      \
-            Py_DECREF(got);                                                                                       \
-        }                                                                                                         \
-        span_enter(reserved_zones[Z_LOCK]);                                                                       \
-        PyObject *result = call_##name(s, a, k);                                                                  \
-        span_exit(reserved_zones[Z_LOCK]);                                                                        \
-        return result;                                                                                            \
-    }                                                                                                             \
-    static PyObject *plain_##name(PyObject *s, PyObject *a) { return keywords_##name(s, a, NULL); }
+#define DEFINE_LOCK(name, type, attribute)                                                          \
+    static PyMethodDef *def_##name;                                                                 \
+    static PyCFunction orig_##name;                                                                 \
+    static PyObject *keywords_##name(PyObject *s, PyObject *a, PyObject *k) {                       \
+        return take_lock((CallKeywords)(void (*)(void))orig_##name, s, a, k);                       \
+    }                                                                                               \
+    static Hook hook_##name = {&def_##name, &orig_##name, Z_LOCK, NULL, (PyCFunction)(void (*)(void))keywords_##name, NULL, NULL, NULL};
 LOCK_TARGETS(DEFINE_LOCK)
 
 /* The entry in the method table behind a function or a method of a type, or NULL. */
@@ -159,58 +170,50 @@ static PyObject *hook_rusage(PyObject *module_unused, PyObject *callback) {
 
 static int waits_hooked;
 
-static void note_hook(PyObject *list, const char *module, const char *type, const char *attribute, int live) {
-    PyObject *name = PyUnicode_FromFormat("%s%s%s%s.%s", live ? "" : "!", module, *type ? "." : "", type, attribute);
+/* Exchange the entry of one function; its name goes to the list, with a `!` in front if it is out of reach. */
+static void hook_one(Hook *hook, PyObject *list, const char *module, const char *type, const char *attribute) {
+    PyMethodDef *def = method_def(module, type, attribute);
+    PyCFunction with = NULL;
+    switch (def ? def->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST) : -1) {
+    case METH_O: case METH_NOARGS: case METH_VARARGS: with = hook->plain; break;
+    case METH_VARARGS | METH_KEYWORDS: with = hook->keywords; break;
+    case METH_FASTCALL: with = hook->fast; break;
+    case METH_FASTCALL | METH_KEYWORDS: with = hook->fastkw; break;
+    case METH_METHOD | METH_FASTCALL | METH_KEYWORDS: with = hook->method; break;
+    }
+    if (with) {
+        *hook->def = def;
+        *hook->original = def->ml_meth;
+        def->ml_meth = with;
+    }
+    PyObject *name = PyUnicode_FromFormat("%s%s%s%s.%s", with ? "" : "!", module, *type ? "." : "", type, attribute);
     if (name) PyList_Append(list, name);
     Py_XDECREF(name);
+}
+
+static void unhook_one(Hook *hook) {
+    if (*hook->def) (*hook->def)->ml_meth = *hook->original;
+    *hook->def = NULL;
 }
 
 static PyObject *hook_waits(PyObject *module_unused, PyObject *args_unused) {
     (void)module_unused, (void)args_unused;
     PyObject *list = PyList_New(0);
-    if (!list) return NULL;
-    if (waits_hooked) return list;
+    if (!list || waits_hooked) return list;
     waits_hooked = 1;
-#define HOOK(name, zone, module, type, attribute)                                                   \
-    if ((def_##name = method_def(module, type, attribute))) {                                       \
-        PyCFunction with = NULL;                                                                    \
-        switch (def_##name->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST)) {                \
-        case METH_O: case METH_NOARGS: case METH_VARARGS: with = plain_##name; break;               \
-        case METH_VARARGS | METH_KEYWORDS: with = (PyCFunction)(void (*)(void))keywords_##name; break; \
-        case METH_FASTCALL: with = (PyCFunction)(void (*)(void))fast_##name; break;                 \
-        case METH_FASTCALL | METH_KEYWORDS: with = (PyCFunction)(void (*)(void))fastkw_##name; break; \
-        case METH_METHOD | METH_FASTCALL | METH_KEYWORDS: with = (PyCFunction)(void (*)(void))method_##name; \
-        }                                                                                           \
-        orig_##name = def_##name->ml_meth;                                                          \
-        if (with) def_##name->ml_meth = with;                                                       \
-        else def_##name = NULL;                                                                     \
-    }                                                                                               \
-    note_hook(list, module, type, attribute, def_##name != NULL);
+#define HOOK(name, zone, module, type, attribute) hook_one(&hook_##name, list, module, type, attribute);
     TARGETS(HOOK)
-#define HOOK_LOCK(name, type, attribute)                                                            \
-    if ((def_##name = method_def("_thread", type, attribute))) {                                    \
-        int flags = def_##name->ml_flags & ~METH_COEXIST;                                           \
-        orig_##name = def_##name->ml_meth;                                                          \
-        if (flags == (METH_VARARGS | METH_KEYWORDS))                                                \
-            def_##name->ml_meth = (PyCFunction)(void (*)(void))keywords_##name;                     \
-        else if (flags == METH_VARARGS || flags == METH_NOARGS) def_##name->ml_meth = plain_##name; \
-        else def_##name = NULL;                                                                     \
-    }                                                                                               \
-    note_hook(list, "_thread", type, attribute, def_##name != NULL);
+#define HOOK_LOCK(name, type, attribute) hook_one(&hook_##name, list, "_thread", type, attribute);
     LOCK_TARGETS(HOOK_LOCK)
     return list;
 }
 
 static PyObject *unhook_waits(PyObject *module_unused, PyObject *args_unused) {
     (void)module_unused, (void)args_unused;
-    if (waits_hooked) {
-#define UNHOOK(name, zone, module, type, attribute) \
-    if (def_##name) def_##name->ml_meth = orig_##name;
-        TARGETS(UNHOOK)
-#define UNHOOK_LOCK(name, type, attribute) \
-    if (def_##name) def_##name->ml_meth = orig_##name;
-        LOCK_TARGETS(UNHOOK_LOCK)
-    }
+#define UNHOOK(name, zone, module, type, attribute) unhook_one(&hook_##name);
+    TARGETS(UNHOOK)
+#define UNHOOK_LOCK(name, type, attribute) unhook_one(&hook_##name);
+    LOCK_TARGETS(UNHOOK_LOCK)
     waits_hooked = 0;
     Py_RETURN_NONE;
 }

@@ -12,7 +12,7 @@ from typing import Any
 from ...store import schema as s
 from ...store.writer import ShardWriter, drop
 from .rows import counters_start, next_window
-from .spans import close_top
+from .spans import MAX_ZONES, close_top
 from .tree import CLOCK_PYTHON, CLOCK_TEST, UNATTACHED, Track, add_node, label_of, path_of, state, touch
 
 MAX_FREE_TRACKS = 64
@@ -54,19 +54,19 @@ class _Owner:
 def track_ended(track: Track) -> None:
     if track.gen == state.gen and state.shard is not None and state.pid == os.getpid():
         if state.gen_on:
-            track_cut(track, state.clock(), "abandoned")
+            track_cut(track, "abandoned")
         track.words[track.at + s.T_ALIVE] = 2
         track.retired = True
         track.inherited = 0
 
 
-def track_cut(track: Track, at_ns: int, why: str) -> None:
+def track_cut(track: Track, why: str) -> None:
     """The thread is gone, or recording stops: its open spans end here, and say so."""
     while track.depth:
-        close_top(track, at_ns)
+        close_top(track, state.clock())  # anew each time: closing one may charge time to us
         state.lose(why)
         track.inherited += 1
-    track.settle(at_ns)
+    track.settle(state.clock())
     touch(track.top)
 
 
@@ -222,6 +222,7 @@ def _process_start_ticks() -> int:
 
 
 def _test_clock() -> int:
+    state.test_ns += state.test_tick
     return state.test_ns
 
 
@@ -275,12 +276,19 @@ def wake() -> Track | None:
 
 def open(**options: Any) -> bool:
     close()
+    _prune_zones()
     state.options = options
     state.name_pid = 0
     state.want = True
     if not options["armed"]:
         wake()
     return state.want
+
+
+def _prune_zones() -> None:
+    """Make room for names, so that a flood of them in one recording does not spoil the next; zones in use stay valid."""
+    if len(state.zones) > MAX_ZONES // 2:
+        state.zones.clear()
 
 
 def close() -> None:
@@ -304,10 +312,10 @@ def pause() -> None:
     if not state.gen_on:
         return
     with state.lock:
-        at = state.clock()
         for track in state.tracks:
             if not track.retired:
-                track_cut(track, at, "cut")
+                track_cut(track, "cut")
+        at = state.clock()
         state.lifts += 1  # suspended spans are lost here, and counted
         for _ in range(state.head[s.H_LIFTED]):
             state.lose("dropped_suspended")
@@ -340,7 +348,7 @@ def reset() -> None:
         return
     carried = [(track, [frame.zone for frame in track.frames[: track.depth]]) for track in state.tracks if not track.retired]
     for track, zones in carried:
-        track_cut(track, state.clock(), "cut")
+        track_cut(track, "cut")
         track.inherited -= len(zones)
     old = state.shard.path
     close()
@@ -415,8 +423,8 @@ _virtual: dict[int, Track] = {}
 _real: list[Track | None] = []
 
 
-def set_time(ns: int) -> None:
-    state.test_ns = ns
+def set_time(ns: int, tick: int = 0) -> None:
+    state.test_ns, state.test_tick = ns, tick
 
 
 def use_track(which: int) -> None:
@@ -435,7 +443,7 @@ def use_track(which: int) -> None:
 def end_track() -> None:
     track = state.local.track
     if track is not None and track.gen == state.gen_on:
-        track_cut(track, state.clock(), "abandoned")
+        track_cut(track, "abandoned")
         track.words[track.at + s.T_ALIVE] = 2
         track.inherited = 0
         begin_life(track, state.clock())

@@ -212,14 +212,14 @@ def halve_histogram(node: Node, bucket: int) -> int:
     return int(ints[bucket]) + 1
 
 
-def exit_odd(track: Track, zone: Zone, at: int) -> None:
+def exit_odd(track: Track, zone: Zone) -> None:
     """The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter."""
     if any(frame.zone is zone for frame in track.frames[: track.depth]):
         while track.frames[track.depth - 1].zone is not zone:
-            close_top(track, at)
+            close_top(track, state.clock())
             state.lose("unbalanced")
             track.inherited += 1
-        close_top(track, at)
+        close_top(track, state.clock())
     elif track.inherited:
         state.lose("inherited")
         track.inherited -= 1
@@ -265,9 +265,7 @@ class Zone:
             top.words[top.self_at] = top.self_ns = top.self_ns + (at - track.last)
             track.last = at
             if not plain:
-                frame = push(track, self, node, at)
-                if node.long or node is track.overflow:
-                    measure_enter(track, frame)
+                measure_enter(track, push(track, self, node, at))
             else:  # push(), written out for the plain case
                 frame = track.frames[depth]
                 frame.node = node
@@ -301,7 +299,7 @@ class Zone:
             if depth and track.frames[depth - 1].zone is self:
                 close_top(track, at)
             else:
-                exit_odd(track, self, at)
+                exit_odd(track, self)
         except Exception:
             state.lose("internal")
         finally:

@@ -213,7 +213,7 @@ class State:
         self.tracks: list[Track] = []
         self.paths: dict[tuple[int, int], int] = {}
         self.clock: Callable[[], int] = time.perf_counter_ns
-        self.test_ns = 0
+        self.test_ns = self.test_tick = 0  # a test's time, and by how much each reading moves it
         self.iteration = 0
         self.mark = 1  # iteration + 1
         self.plain_ring = False  # events go to the ring and nowhere else
@@ -326,10 +326,10 @@ def find_child(track: Track, parent: Node, zone: Zone) -> Node:
         track.settle(state.clock())
         node = add_node(track, path_of(parent.path, label.id), label, parent)
         track.charge(state.clock())  # making it is our time
-        if node is not None:
+        if node is not None and label.kind != s.KIND_OVERFLOW:
             parent.children[zone] = node
             return node
-        node = track.overflow
+        node = node or track.overflow
     parent.others[zone] = node
     return node
 

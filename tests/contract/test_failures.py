@@ -1,0 +1,76 @@
+"""Every allocation and every system call of the native recorder fails once. Needs a build for checks:
+`python benchmarks/native_checks.py coverage` (or sanitize)."""
+
+from __future__ import annotations
+
+import threading
+from types import ModuleType
+
+import pytest
+
+from hotloop.store.shard import decode
+
+from .conftest import Rig, native
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(native, "fail_nth"), reason="not a build for checks: see benchmarks/native_checks.py"
+)
+
+
+def workout(recorder: ModuleType, folder: str | None) -> bytes:
+    """A bit of everything that may need memory or the disk."""
+    rig = Rig(recorder, directory=folder, clock=0, long_ns=1, log_events=64, ring_events=64, budget=3 << 20).open()
+    for i in range(300):
+        rig.enter("outer")
+        rig.enter(f"label {i}")
+        rig.exit(f"label {i}")
+        rig.exit("outer")
+    for _ in range(100):
+        rig.enter("deep")
+    token = recorder.lift(2, True)
+    rig.span("between", 0)
+    if token is not None:
+        recorder.lower(token)
+    origin = recorder.here()
+
+    def work() -> None:
+        if origin is not None:
+            recorder.adopt(*origin)
+            recorder.adopt(77, 7)
+        with recorder.profile("in thread"):
+            recorder.count("mine", 2)
+        recorder.release()
+        recorder.release()
+
+    for i in range(3):
+        thread = threading.Thread(target=work, name=f"worker-{'ab'[i % 2]}")
+        thread.start()
+        thread.join()
+    recorder.step()
+    recorder.reset()
+    with recorder.profile("x" * 5000):
+        recorder.step()
+    recorder.pause()
+    recorder.resume()
+    recorder.name_process("p")
+    data = recorder.snapshot()
+    rig.close()
+    return data
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_whichever_call_fails_nothing_breaks(tmp_path, on_disk):
+    folder = str(tmp_path) if on_disk else None
+    native.fail_nth(0)
+    workout(native, folder)
+    calls = native.fail_nth(0)
+    assert calls > 50
+    for nth in range(1, calls + 40):
+        native.fail_nth(nth)
+        data = workout(native, folder)
+        native.fail_nth(0)
+        if data:
+            shard = decode(data)
+            assert shard.attempted == shard.recorded + shard.dropped + shard.open_count, nth
+    assert Rig(native).open().read().losses == {}
+    native.close()
