@@ -201,7 +201,9 @@ def main() -> int:
             ("union", union(intervals), got[name].union_ns),
             ("exclusive", truth_self[name], got[name].self_ns),
         ):
-            table.add(f"{name}: {what} off the truth", abs(measured / true - 1) * 100, bar, "%", note=f"true {true / 1e6:.1f} ms")
+            table.add(
+                f"{name}: {what} off the truth", abs(measured / true - 1) * 100, bar, "%", note=f"true {true / 1e6:.1f} ms"
+            )
     table.add(
         "many × tiny: busy off the loop without spans",
         abs(got["many"].busy_ns / many - 1) * 100,

@@ -26,7 +26,10 @@ def main() -> int:
     for code in ("pass", "import hotloop"):
         start(code)
     extra = [start("import hotloop") - start("pass") for _ in range(41)]
-    listing = "import sys, hotloop; print(*{m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'hotloop', '__main__'})"
+    listing = (
+        "import sys, hotloop; names = {m.partition('.')[0] for m in sys.modules};"
+        "print(*names - set(sys.stdlib_module_names) - {'hotloop', '__main__'})"
+    )
     foreign = subprocess.run(
         [sys.executable, "-Sc", f"import sys; sys.path[:0] = {sys.path!r}; {listing}"],
         capture_output=True,

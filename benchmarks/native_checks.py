@@ -17,10 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.measure import Table
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def build(folder: Path, flags: str) -> Path:
@@ -34,7 +35,9 @@ def build(folder: Path, flags: str) -> Path:
 def run_tests(copy: Path, *tests: str, env: dict[str, str] | None = None) -> int:
     """The tests with the copy's package in front of any installed one, in children too."""
     environment = os.environ | {"PYTHONPATH": str(copy / "src")} | (env or {})
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=copy, env=environment).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=copy, env=environment
+    ).returncode
 
 
 def sanitize() -> int:
@@ -67,17 +70,24 @@ def coverage() -> int:
     for file in data["files"]:
         if "record/native" not in file["file"]:
             continue
-        own_lines = [x for x in file["lines"]]
+        own_lines = file["lines"]
         own_branches = [b for x in own_lines for b in x["branches"] if not b["throw"]]
         hit, taken = sum(x["count"] > 0 for x in own_lines), sum(b["count"] > 0 for b in own_branches)
-        table.add(f"{Path(file['file']).name}: branches taken", taken / max(1, len(own_branches)) * 100, None, "%", note=f"of {len(own_branches)}")
+        table.add(
+            f"{Path(file['file']).name}: branches taken",
+            taken / max(1, len(own_branches)) * 100,
+            None,
+            "%",
+            note=f"of {len(own_branches)}",
+        )
         lines, lines_hit = lines + len(own_lines), lines_hit + hit
         branches, branches_hit = branches + len(own_branches), branches_hit + taken
         if "--missing" in sys.argv:
             for x in own_lines:
                 missed = sum(b["count"] == 0 for b in x["branches"])
                 if missed or not x["count"]:
-                    print(f"{Path(file['file']).name}:{x['line_number']}: {missed} of {len(x['branches'])} branches, {x['count']} runs")
+                    place = f"{Path(file['file']).name}:{x['line_number']}"
+                    print(f"{place}: {missed} of {len(x['branches'])} branches, {x['count']} runs")
     table.add("lines", lines_hit / lines * 100, None, "%", note=f"of {lines}")
     table.add("branches", branches_hit / branches * 100, 95, "%", above=True, note=f"of {branches}")
     return table.show()

@@ -111,7 +111,8 @@ def main() -> int:
         times = rounds(
             {
                 "loop": (loop, 200_000), "pair": (pair, 200_000), "native": (span_with(_zone), 200_000),
-                "call": (bare_call, 200_000), "native decorator": (call_with(_zone), 200_000), "twin": (span_with(twin), 20_000),
+                "call": (bare_call, 200_000), "native decorator": (call_with(_zone), 200_000),
+                "twin": (span_with(twin), 20_000),
             },
             25,
         )  # fmt: skip

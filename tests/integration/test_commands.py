@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hotloop import __version__
+from hotloop import Session, __version__
 from hotloop.cli.main import main
 
 
@@ -46,6 +46,23 @@ def test_report_json_has_the_agreed_keys(run, capsys):
     assert track["exclusive_ns"] + track["waiting_ns"] + track["unattributed_ns"] + track["profiler_ns"] == track["lifetime_ns"]
     assert data["quality"]["attempted"] == data["quality"]["recorded"] == 4
     assert data["iterations"]["closed"] == 1
+
+
+def test_a_clean_run_with_full_event_windows_and_ring_has_no_problems(run):
+    done = run("""
+        from hotloop import *
+        start(name="run1")
+        for _ in range(30):
+            for _ in range(3_000):
+                with profile("env_step"): pass
+            step()
+        stop()
+    """)
+    (path,) = (done.folder / "runs").iterdir()
+    session = Session.load(path)
+    (shard,) = session.shards
+    assert session.problems == ()
+    assert len(session.events.start_ns) >= shard.logged_events + min(shard.ring_events, 8_000)
 
 
 def test_report_as_text(run, capsys):

@@ -56,7 +56,7 @@ class Session(SessionData):
         processes = tuple(Process(i, shard.pid, shard.name, _state(shard)) for i, shard in enumerate(shards))
         for shard in shards:
             problems += [f"process {shard.pid}: {text}" for text in shard.problems]
-        return cls(directory, meta, tuple(shards), processes, _merge_events(shards, tables, problems), tuple(problems))
+        return cls(directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems))
 
 
 def _read_file(path: Path, limit: int) -> bytes:
@@ -111,7 +111,7 @@ def _read_shards(directory: Path, problems: list[str]) -> tuple[list[Shard], lis
         try:
             data = _read_file(directory / name, MAX_SHARD_BYTES)
             shard = decode(data)
-            events = _events(data, shard)
+            events = _events(data, shard, problems)
         except UnreadableError as error:
             problems.append(f"{name}: {error}")
             continue
@@ -126,7 +126,7 @@ def _read_shards(directory: Path, problems: list[str]) -> tuple[list[Shard], lis
     return [shard for shard, _ in pairs], [events for _, events in pairs]
 
 
-def _events(data: bytes, shard: Shard) -> np.ndarray[Any, Any]:
+def _events(data: bytes, shard: Shard, problems: list[str]) -> np.ndarray[Any, Any]:
     """The events of one shard: the timeline's windows, then the ring's latest."""
     pieces = []
     blocks, _ = walk(data)
@@ -147,14 +147,12 @@ def _events(data: bytes, shard: Shard) -> np.ndarray[Any, Any]:
         & (events["start"] <= shard.end_ns)
         & (events["dur"] <= max(0, shard.end_ns - shard.start_ns))
     )
-    return events[good] if len(events) else events
+    if bad := len(events) - int(np.count_nonzero(good)):
+        problems.append(f"process {shard.pid}: {bad} of {len(events)} events hold impossible values and are left out")
+    return events[good]
 
 
-def _merge_events(shards: list[Shard], tables: list[np.ndarray[Any, Any]], problems: list[str]) -> Events:
-    for shard, table in zip(shards, tables, strict=True):
-        held = shard.logged_events + min(shard.ring_events, len(table) + 1)
-        if len(table) + 1 < held and not shard.problems:
-            problems.append(f"process {shard.pid}: {held - len(table)} events with impossible values are left out")
+def _merge_events(tables: list[np.ndarray[Any, Any]]) -> Events:
     merged = np.concatenate(tables) if tables else np.empty(0, _EVENT)
     owner = np.repeat(np.arange(len(tables), dtype=np.uint32), [len(t) for t in tables])
     order = np.argsort(merged["start"], kind="stable")
