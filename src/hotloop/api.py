@@ -136,6 +136,11 @@ class Profiler:
 
     def profile(self, name: str, track_memory: bool = False) -> Zone:
         """As `hotloop.profile`."""
+        if track_memory:
+            zone: Zone = profile(name)
+            if zone.site is None:
+                caller = sys._getframe(1)
+                zone.site = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         return profile(name, track_memory)
 
     def step(self) -> None:

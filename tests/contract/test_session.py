@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -401,3 +402,44 @@ def test_a_string_of_another_type_is_a_name(rig):
     rig.span(Name("mine"), 2)
     rig.span("mine", 2)
     assert rig.operation("mine").calls == 2
+
+
+def test_a_label_remembers_where_it_was_first_opened(rig):
+    with rig.module.profile("here"):
+        pass
+    with rig.module.profile("here"):
+        pass
+    line = sys._getframe().f_lineno - 4
+    for i in range(3):
+        with rig.module.profile(f"made {i}"):
+            pass
+    sites = {label.name: label.site for label in rig.read().labels}
+    assert sites["here"] == f"{__file__}:{line}"
+    assert sites["made 0"] == sites["made 2"] == f"{__file__}:{line + 6}"
+    rig.open()
+    rig.span("here", 1)
+    assert {x.name: x.site for x in rig.read().labels}["here"] == f"{__file__}:{line}", "kept in the next session"
+
+
+def test_step_calls_back_and_nothing_it_does_reaches_training(rig):
+    seen = []
+
+    def callback():
+        seen.append(rig.read().iterations_closed)
+        if len(seen) == 2:
+            raise ValueError("mine")
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    rig.module.set_on_step(callback)
+    try:
+        rig.module.step()
+        rig.module.step()
+        with pytest.raises(KeyboardInterrupt):
+            rig.module.step()
+        rig.module.set_on_step(None)
+        rig.module.step()
+    finally:
+        rig.module.set_on_step(None)
+    assert seen == [1, 2, 3]
+    assert rig.read().losses == {"internal": 1}

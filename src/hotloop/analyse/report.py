@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import shard as m
-from ..model.ledger import Balance, Ledger, Operation, fold, windowed_rate
+from ..model.ledger import Ledger, Operation, fold, windowed_rate
 from ..model.session import DIED, Process, SessionData
+from ..model.sheet import Sheet, make_sheet
+from .owners import share_out
 from .unions import exact_across_processes
 
 
@@ -47,9 +49,13 @@ class Report:
     counters: dict[str, int]
     operations: tuple[Operation, ...]
     ledger: Ledger
+    sheet: Sheet | None  # of the main track; None before its first event
+    owners: dict[str, int]  # nanoseconds of the main track
+    sites: dict[str, str]  # label -> file:line where it was first opened
     processes: tuple[Process, ...]
     iterations: tuple[m.Iteration, ...]
     iterations_closed: int
+    counting: m.Shard  # the process that counts them
     quality: Quality
     meta: dict[str, Any]
 
@@ -59,8 +65,11 @@ def make_report(session: SessionData) -> Report:
     ledger = fold(session.shards)
     operations = exact_across_processes(session, ledger.operations)
     main = session.shards[0]
+    counting = max(session.shards, key=lambda s: s.iterations_closed)  # the learner may be a child
     balance = next((b for b in ledger.balances if b.shard == 0), None)
     wall = balance.lifetime_ns if balance else main.end_ns - main.start_ns
+    sheet = make_sheet(ledger, balance) if balance else None
+    sites = {x.name: x.site for s in reversed(session.shards) for x in s.labels if x.site}
     counters: dict[str, int] = {}
     for shard in session.shards:
         for name, value in shard.counters.items():
@@ -72,23 +81,21 @@ def make_report(session: SessionData) -> Report:
         start_unix_ns=main.start_unix_ns,
         wall_ns=wall,
         loop_ns=min(_loop_ns(session), wall),
-        coverage=_coverage(balance),
-        sps=windowed_rate(main.iterations, "env_steps"),
+        coverage=balance.coverage if balance else 0.0,
+        sps=windowed_rate(counting.iterations, "env_steps"),
         counters=counters,
         operations=operations,
         ledger=ledger,
+        sheet=sheet,
+        owners=share_out(sheet, {name: site.rpartition(":")[0] for name, site in sites.items()}) if sheet else {},
+        sites=sites,
         processes=session.processes,
-        iterations=main.iterations,
-        iterations_closed=main.iterations_closed,
+        iterations=counting.iterations,
+        iterations_closed=counting.iterations_closed,
+        counting=counting,
         quality=_quality(session, ledger),
         meta=session.meta,
     )
-
-
-def _coverage(balance: Balance | None) -> float:
-    if balance is None or not balance.lifetime_ns:
-        return 0.0
-    return 1 - balance.unattributed_ns / balance.lifetime_ns
 
 
 def _loop_ns(session: SessionData) -> int:

@@ -5,6 +5,7 @@ What lives here: the definitions.
     waiting       innermost span is in a known wait
     unattributed  no span is open on the track
     profiler      our own cost: measured where it is long, calibrated and subtracted where it is per span
+    container     a span with spans below it; what it holds outside of them counts against the coverage
                   exclusive + waiting + unattributed + profiler = lifetime, per track, in whole nanoseconds
     busy          open time of a label, summed over tracks and tasks (awaiting counts, a suspended generator does not)
     union         time in which at least one span of the label is open
@@ -33,6 +34,13 @@ class Balance:
     waiting_ns: int
     unattributed_ns: int
     profiler_ns: int
+    container_ns: int = 0  # of the exclusive time: in a span that has parts, but in none of them
+
+    @property
+    def coverage(self) -> float:
+        """The share of the lifetime that somebody accounts for; what only a container holds has no owner."""
+        lifetime = self.lifetime_ns
+        return 1 - (self.unattributed_ns + self.container_ns) / lifetime if lifetime else 0.0
 
     @property
     def lifetime_ns(self) -> int:
@@ -103,6 +111,7 @@ class Ledger:
 def fold(shards: Sequence[m.Shard]) -> Ledger:
     """Close the books of a session: one shard per process."""
     tree, branch_of = _merge_paths(shards)
+    containers = find_containers([(parent, kind) for parent, _, kind in tree])
     balances: list[Balance] = []
     per_track: list[tuple[int, int, int, int]] = []
     calls = [0] * len(tree)
@@ -110,12 +119,14 @@ def fold(shards: Sequence[m.Shard]) -> Ledger:
     tallies: dict[tuple[str, int], _Tally] = {}
     for index, shard in enumerate(shards):
         corrected, taken = _subtract_own_cost(shard)
-        sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
         for node, own_self, took in zip(shard.nodes, corrected, taken, strict=True):
             label = shard.label_of(node.path)
             sums[node.track][_COLUMN[label.kind]] += own_self
             sums[node.track][3] += took
             branch = branch_of[index][node.path]
+            if branch in containers:
+                sums[node.track][4] += own_self
             calls[branch] += node.count
             self_ns[branch] += own_self
             per_track.append((index, node.track, branch, own_self))
@@ -124,6 +135,18 @@ def fold(shards: Sequence[m.Shard]) -> Ledger:
     operations = tuple(sorted((t.finish() for t in tallies.values()), key=lambda o: (-o.union_ns, o.name)))
     merged = tuple(Branch(p, n, k, calls[i], self_ns[i]) for i, (p, n, k) in enumerate(tree))
     return Ledger(tuple(balances), operations, merged, tuple(per_track), branch_of)
+
+
+def find_containers(tree: Sequence[tuple[int, int]]) -> set[int]:
+    """The spans that have spans below them, directly or handed over, in a tree of (parent, kind)."""
+    containers = set()
+    for parent, kind in tree:
+        if kind in (m.USER, m.OVERFLOW):
+            while parent >= 0 and tree[parent][1] == m.HANDOFF:
+                parent = tree[parent][0]
+            if parent >= 0 and tree[parent][1] in (m.USER, m.OVERFLOW):
+                containers.add(parent)
+    return containers
 
 
 _COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}

@@ -20,6 +20,7 @@ class Label:
     kind: int
     union_ns: int  # closed spans only
     union_start_ns: int  # 0 unless a span of it is open
+    site: str = ""  # file:line where it was first opened, or where its function begins
     held_across_yield: str = ""  # file:line of a `with` whose body yields
 
 

@@ -10,6 +10,7 @@ NATIVE: bool
 
 class Zone:
     name: str
+    site: str | None
     def __enter__(self) -> Zone: ...
     def __exit__(
         self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
@@ -80,6 +81,8 @@ def set_callbacks(
     memory_span: Callable[[Zone], Any],
     decorate: Callable[[Zone, Callable[..., Any]], Any],
 ) -> None: ...
+
+def set_on_step(callback: Callable[[], object] | None, /) -> None: ...
 
 # tests only: a clock and threads that are moved by hand
 def set_time(ns: int, tick: int = 0, /) -> None: ...

@@ -24,7 +24,10 @@ def decorate(recorder: ModuleType, zone: Zone, function: Any, track_memory: bool
         return type(function)(decorate(recorder, zone, function.__func__, track_memory))
     if not callable(function):
         raise TypeError(f"profile_function decorates functions, not {type(function).__name__} objects")
-    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    code = getattr(function, "__code__", None)
+    if zone.site is None and code is not None:
+        zone.site = f"{code.co_filename}:{code.co_firstlineno}"
+    flags = getattr(code, "co_flags", 0)
     span: Callable[[], Any] = lambda: zone
     if track_memory:
         from .memory import MemorySpan

@@ -25,7 +25,7 @@ class Summary:
         self.operations = [o for o in self.ledger.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
         main = self.ledger.balances[0] if self.ledger.balances else None
         self.wall_ns = main.lifetime_ns if main else 0
-        self.coverage = 1 - main.unattributed_ns / self.wall_ns if main and self.wall_ns else 0.0
+        self.coverage = main.coverage if main else 0.0
         self.profiler_ns = sum(b.profiler_ns for b in self.ledger.balances)
         self.busy_tracks_ns = sum(b.lifetime_ns for b in self.ledger.balances)
         self.sps = windowed_rate(shard.iterations, "env_steps")

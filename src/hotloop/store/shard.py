@@ -124,6 +124,7 @@ def decode(data: bytes) -> m.Shard:
             kind=raw[s.L_KIND] if raw[s.L_KIND] <= m.OVERFLOW else m.USER,
             union_ns=alone[i] if raw[s.L_FLAGS] & s.FLAG_ALONE else union_redo.get(i, raw[s.L_UNION_NS]),
             union_start_ns=_union_start(raw, i, open_spans, paths) if i in open_labels else 0,
+            site=d.name(raw[s.L_SITE], raw[s.L_SITE_BYTES]) if raw[s.L_SITE] else "",
             held_across_yield=d.name(raw[s.L_SITE], raw[s.L_SITE_BYTES]) if raw[s.L_FLAGS] & s.FLAG_HELD_ACROSS_YIELD else "",
         )
         for i, raw in enumerate(raw_labels)

@@ -62,6 +62,7 @@ class ShardWriter:
         self._maps: list[mmap.mmap] = []
         self._chunk: memoryview | None = None
         self._chunk_at = 0
+        self._site = (b"", 0)  # the last place kept, and where it is
         self.losses: memoryview | None = None
         header = self.block(s.HEADER)
         if header is None and path is not None:
@@ -154,6 +155,12 @@ class ShardWriter:
     def publish(self, kind: int) -> None:
         self.items[kind] += 1
         self.blocks[kind][-1].publish(1)
+
+    def site(self, data: bytes) -> int:
+        """As `string`; labels made in a loop come from one place, so the last one is remembered."""
+        if self._site[0] != data or not self._site[1]:
+            self._site = (data, self.string(data))
+        return self._site[1]
 
     def string(self, data: bytes) -> int:
         """Keep a string; answers its byte offset in the file, or 0 when there is no room."""

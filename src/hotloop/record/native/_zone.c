@@ -67,6 +67,15 @@ static Zone *zone_new(PyObject *name, uint32_t kind) {
 }
 
 /* The zone of a name (a new reference). Whatever is no string becomes one. */
+COLD static void note_site(Zone *zone, PyFrameObject *frame) {
+    if (!frame) return;
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    zone->site = PyUnicode_FromFormat("%U:%d", code->co_filename, PyFrame_GetLineNumber(frame));
+    Py_DECREF(code);
+    if (!zone->site) PyErr_Clear();
+    label_place(zone);
+}
+
 COLD static Zone *zone_of(PyObject *name) {
     PyObject *text;
     if (PyUnicode_CheckExact(name)) text = Py_NewRef(name);
@@ -135,6 +144,7 @@ static PyObject *py_profile(PyObject *module, PyObject *const *args, Py_ssize_t 
     if (wants < 0) return NULL;
     Zone *zone = zone_of(name);
     if (!zone || !wants || !g.memory_span) return (PyObject *)zone;
+    if (!zone->site) note_site(zone, PyEval_GetFrame()); /* it will be opened by a frame of ours */
     PyObject *span = PyObject_CallOneArg(g.memory_span, (PyObject *)zone);
     Py_DECREF(zone);
     return span;
@@ -145,6 +155,7 @@ static void zone_dealloc(Zone *zone) {
     Py_XDECREF(zone->enter);
     Py_XDECREF(zone->exit);
     Py_XDECREF(zone->checked_code);
+    Py_XDECREF(zone->site);
     PyObject_Free(zone);
 }
 
@@ -162,7 +173,11 @@ static PyObject *zone_decorate(Zone *zone, PyObject *args, PyObject *keywords) {
     return profiled_new(zone, function);
 }
 
-static PyMemberDef zone_members[] = {{"name", T_OBJECT, offsetof(Zone, name), READONLY, "The label."}, {0}};
+static PyMemberDef zone_members[] = {
+    {"name", T_OBJECT, offsetof(Zone, name), READONLY, "The label."},
+    {"site", T_OBJECT, offsetof(Zone, site), 0, "file:line it comes from, or None."},
+    {0},
+};
 
 static PyTypeObject Zone_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "hotloop.record._zone.Zone",
@@ -206,11 +221,12 @@ static PyTypeObject Finder_Type = {
 /* Once in a while: is this span opened by a generator that yields inside it? Then its time is not its own. */
 COLD static void look_at_caller(Zone *zone) {
     zone->check = ++zone->checked < 16 ? 1 : 1024;
-    PyFrameObject *frame = zone->kind == KIND_USER && g.yield_check ? PyEval_GetFrame() : NULL;
+    PyFrameObject *frame = zone->kind == KIND_USER ? PyEval_GetFrame() : NULL;
     if (!frame) return;
+    if (!zone->site) note_site(zone, frame);
     PyCodeObject *code = PyFrame_GetCode(frame);
     int suspends = code->co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR);
-    if (suspends && zone->checked_code != (PyObject *)code) {
+    if (suspends && g.yield_check && zone->checked_code != (PyObject *)code) {
         Py_XSETREF(zone->checked_code, Py_NewRef((PyObject *)code));
         PyObject *site = PyObject_CallFunction(g.yield_check, "Oi", code, PyFrame_GetLasti(frame));
         const char *text = site && PyUnicode_Check(site) ? PyUnicode_AsUTF8(site) : NULL;
@@ -325,6 +341,22 @@ static PyObject *py_wrap(PyObject *module, PyObject *args) {
 static PyObject *py_step(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     do_step();
+    if (g.on_step && page->gen) {
+        PyObject *result = PyObject_CallNoArgs(g.on_step);
+        if (!result) {
+            if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL; /* Ctrl-C is the user's */
+            PyErr_Clear();
+            lose(LOSS_INTERNAL);
+        }
+        Py_XDECREF(result);
+        if (self->gen == page->gen) charge(self, now()); /* what was printed is our time */
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_set_on_step(PyObject *module, PyObject *callback) {
+    (void)module;
+    Py_XSETREF(g.on_step, callback == Py_None ? NULL : Py_NewRef(callback));
     Py_RETURN_NONE;
 }
 
@@ -642,6 +674,7 @@ static PyMethodDef functions[] = {
     {"hook_waits", hook_waits, METH_NOARGS, NULL},
     {"unhook_waits", unhook_waits, METH_NOARGS, NULL},
     {"hook_rusage", hook_rusage, METH_O, NULL},
+    {"set_on_step", py_set_on_step, METH_O, NULL},
     {"set_callbacks", (PyCFunction)(void (*)(void))py_set_callbacks, METH_VARARGS | METH_KEYWORDS, NULL},
     {"set_time", py_set_time, METH_VARARGS, NULL},
     {"use_track", py_use_track, METH_VARARGS, NULL},

@@ -26,6 +26,7 @@ typedef struct {
 static struct {
     char *base;
     size_t used, limit;
+    uint64_t site, site_bytes; /* the last place kept, in the file */
     Header *head;
     Table tables[KINDS];
     char path[4096]; /* empty: in memory only */

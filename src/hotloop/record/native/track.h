@@ -58,7 +58,7 @@ static struct {
     uint64_t ring_mask, ring_head;
     uint32_t suspended_hint;
     pid_t pid;
-    PyObject *yield_check, *memory_span, *decorate;
+    PyObject *yield_check, *memory_span, *decorate, *on_step;
     PyObject *counter_names[COUNTER_SLOTS];
     uint32_t counters;
     uint64_t lifts; /* tokens made before this changed are void */

@@ -49,6 +49,7 @@ typedef struct Zone {
     Node *hit_parent, *hit_node; /* the last answer of find_child */
     uint32_t check, checked;     /* look at the calling frame when `check` gets to 0 */
     PyObject *checked_code;
+    PyObject *site; /* file:line where it is first opened, or where its function begins */
     uint32_t kind;
 } Zone;
 
@@ -132,6 +133,24 @@ static void tree_forget(int release) {
 enum { Z_ROOT, Z_PROFILER, Z_HANDOFF, Z_OVERFLOW, Z_IDLE, Z_SLEEP, Z_LOCK, Z_SOCKET, Z_SELECT, Z_QUEUE, Z_RESERVED };
 static Zone *reserved_zones[Z_RESERVED];
 
+/* Keep where a label comes from. Labels made in a loop come from one place, so the last one is remembered. */
+COLD static void label_place(Zone *zone) {
+    Label *label = zone->label;
+    if (!zone->site || !label || label->zone != zone || label->rec->site) return;
+    Py_ssize_t bytes;
+    const char *text = PyUnicode_AsUTF8AndSize(zone->site, &bytes);
+    if (!text) {
+        PyErr_Clear();
+        return;
+    }
+    if (!sh.site || sh.site_bytes != (uint64_t)bytes || memcmp(sh.base + sh.site, text, (size_t)bytes)) {
+        sh.site = string_keep(text, (size_t)bytes);
+        sh.site_bytes = sh.site ? (uint64_t)bytes : 0;
+    }
+    label->rec->site_bytes = sh.site_bytes;
+    publish(&label->rec->site, sh.site);
+}
+
 /* The label of a zone in this shard; the one for "(more labels)" when there is no room for another name. */
 COLD static Label *label_of(Zone *zone) {
     if (zone->label) return zone->label;
@@ -153,7 +172,9 @@ COLD static Label *label_of(Zone *zone) {
         Py_XDECREF(bytes);
     }
     if (!label) label = reserved_zones[Z_OVERFLOW]->label;
-    return zone->label = label;
+    zone->label = label;
+    label_place(zone);
+    return label;
 }
 
 /* The path of `label` below `parent`, or -1. */

@@ -24,6 +24,7 @@ from .session import (
     reset,
     resume,
     set_callbacks,
+    set_on_step,
     set_time,
     shard,
     snapshot,
@@ -51,6 +52,6 @@ NATIVE = False
 __all__ = [
     "NATIVE", "Zone", "adopt", "attach", "charge", "close", "count", "depth", "disk_error", "end_track", "here",
     "hook_rusage", "hook_waits", "is_on", "lift", "lose", "lower", "name_process", "note_memory", "now", "open", "pause",
-    "profile", "release", "reset", "resume", "set_callbacks", "set_time", "settle", "shard", "snapshot", "step",
+    "profile", "release", "reset", "resume", "set_callbacks", "set_on_step", "set_time", "settle", "shard", "snapshot", "step",
     "unhook_waits", "use_track", "wrap",
 ]  # fmt: skip

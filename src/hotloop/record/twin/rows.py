@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...store import schema as s
-from .spans import current_track
+from .spans import charge, current_track
 from .tree import BUSY, Track, state, touch
 
 RESERVED_COUNTERS = ("env_steps", "updates", "samples", "episodes", "resets")
@@ -139,6 +139,12 @@ def step() -> None:
             _step(track)
     finally:
         track.gen = gen
+    if state.on_step is not None:
+        try:
+            state.on_step()
+        except Exception:
+            state.lose("internal")
+        charge()  # what was printed is our time
 
 
 def _step(track: Track) -> None:

@@ -417,6 +417,10 @@ def set_callbacks(yield_check: Any, memory_span: Any, decorate: Any) -> None:
     state.yield_check, state.memory_span, state.decorate = yield_check, memory_span, decorate
 
 
+def set_on_step(callback: Any) -> None:
+    state.on_step = callback
+
+
 # ---- for tests: a clock and threads that are moved by hand ----
 
 _virtual: dict[int, Track] = {}

@@ -14,7 +14,21 @@ from struct import Struct
 from typing import Any
 
 from ...store import schema as s
-from .tree import BUSY, Frame, Label, Node, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
+from .tree import (
+    BUSY,
+    Frame,
+    Label,
+    Node,
+    Track,
+    add_node,
+    find_child,
+    label_of,
+    node_by_path,
+    path_of,
+    place_label,
+    state,
+    touch,
+)
 
 # Native formats: each field is one 8-byte store. The whole is zeroed first, so nothing that publishes may be among them.
 JOURNAL = Struct("@QQQQdQQ").pack_into
@@ -230,11 +244,12 @@ def exit_odd(track: Track, zone: Zone) -> None:
 class Zone:
     """A named region: a context manager and a decorator, shared by all threads."""
 
-    __slots__ = ("kind", "label", "name")
+    __slots__ = ("kind", "label", "name", "site")
 
     def __init__(self, name: str, kind: int = s.KIND_USER) -> None:
         self.name, self.kind = name, kind
         self.label: Any = None
+        self.site: str | None = None  # file:line where it is first opened, or where its function begins
 
     def __repr__(self) -> str:
         return f"profile({self.name!r})"
@@ -307,10 +322,14 @@ class Zone:
 
     def _look_at_caller(self) -> None:
         """In a new place: is this span opened by a generator that yields inside it? Then its time is not its own."""
-        if self.kind != s.KIND_USER or state.yield_check is None:
+        if self.kind != s.KIND_USER:
             return
         frame = sys._getframe(2)
-        site = state.yield_check(frame.f_code, frame.f_lasti) if frame.f_code.co_flags & GENERATOR_FLAGS else None
+        if self.site is None:
+            self.site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            place_label(self)
+        suspends = frame.f_code.co_flags & GENERATOR_FLAGS
+        site = state.yield_check(frame.f_code, frame.f_lasti) if suspends and state.yield_check is not None else None
         if site and state.shard is not None:
             data = site.encode("utf-8", "surrogatepass")
             offset = state.shard.string(data)
@@ -355,6 +374,9 @@ def profile(name: Any, track_memory: bool = False) -> Any:
     except (KeyError, TypeError):
         zone = zone_of(name)
     if track_memory and state.memory_span is not None:
+        if zone.site is None:  # it will be opened by a frame of ours
+            frame = sys._getframe(1)
+            zone.site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         return state.memory_span(zone)
     return zone
 

@@ -28,13 +28,13 @@ UNATTACHED, BUSY = -2, -1  # never 0: that is `gen_on` while nothing records
 class Label:
     """A name. While it has a single node, that node's total time is its union, so nothing is kept (120 ns a span)."""
 
-    __slots__ = ("alone", "id", "kind", "open", "shared", "start_at", "union_at", "union_ns", "union_start", "words")
+    __slots__ = ("alone", "id", "kind", "open", "placed", "shared", "start_at", "union_at", "union_ns", "union_start", "words")
 
     def __init__(self, block: Block, at: int, number: int, kind: int) -> None:
         self.words, self.union_at, self.start_at = block.words, at + s.L_UNION_NS, at + s.L_UNION_START
         self.id, self.kind = number, kind
         self.alone: Node | None = None
-        self.shared = False
+        self.shared = self.placed = False
         self.open = 0  # spans of this label open now, over all tracks (recursion counts once)
         self.union_ns = self.union_start = 0  # as in the file
         self.words[at + s.L_FLAGS] = s.FLAG_ALONE
@@ -232,6 +232,7 @@ class State:
         self.disk_errno = 0
         self.zones: dict[str, Zone] = {}
         self.reserved: dict[str, Zone] = {}
+        self.on_step: Callable[[], object] | None = None
         self.yield_check: Callable[[Any, int], str | None] | None = None
         self.memory_span: Callable[[Any], Any] | None = None
         self.decorate: Callable[[Any, Any], Any] | None = None
@@ -266,7 +267,24 @@ def label_of(zone: Zone) -> Label:
             shard.publish(s.LABELS)
             label = Label(block, at, number, zone.kind)
     zone.label = label or state.reserved["(more labels)"].label
+    if label is not None:
+        place_label(zone)
     return zone.label  # type: ignore[no-any-return]
+
+
+def place_label(zone: Zone) -> None:
+    """Keep where a label comes from."""
+    label, shard = zone.label, state.shard
+    if zone.site is None or shard is None or label.id == state.reserved["(more labels)"].label.id or label.placed:
+        return
+    try:
+        data = zone.site.encode()
+    except UnicodeEncodeError:
+        return
+    offset = shard.site(data)
+    label.placed = bool(offset)
+    label.word(s.L_SITE_BYTES, len(data) if offset else 0)
+    label.word(s.L_SITE, offset)
 
 
 def path_of(parent: int, label: int, origin: tuple[int, int] | None = None) -> int | None:

@@ -1,0 +1,235 @@
+"""The balance sheet: one track's lifetime as a tree in which every row is the sum of the rows below it.
+
+What lives here: the tree people read first, from the ledger. Its leaves are of four kinds: work, waiting, unattributed,
+profiler. Invariants, in whole nanoseconds: the first row is the lifetime; a row with rows below it is their sum.
+
+While the track waits for work it handed over (to a pool, another process), the waiting time is divided among that work in
+proportion to the thread-time it took. These rows are inferred, and say so; all others were measured directly.
+
+Who may touch it: anyone; it is pure and needs the standard library only, so the training process uses it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from . import shard as m
+from .ledger import Balance, Branch, Ledger, find_containers
+
+SPAN, WAITING, UNATTRIBUTED, PROFILER = "span", "waiting", "unattributed", "profiler"
+KINDS = (SPAN, WAITING, UNATTRIBUTED, PROFILER)
+ITSELF, OUTSIDE, NO_SPAN, HANDED, OWN_COST = "(itself)", "(outside its parts)", "(no span open)", "(handed over)", "(profiler)"
+_OWN_WAIT = "(waiting: sleep)"  # a wait that no other thread's work explains
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    parent: int  # index of a row before it; -1: the first
+    depth: int
+    name: str
+    kind: str
+    inferred: bool
+    ns: int
+    calls: int  # over all tracks
+    busy_ns: int  # thread-time of this and everything below, over all tracks
+    branch: int  # in the ledger's tree; -1: none
+    leaf: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    rows: tuple[Row, ...]  # parents before children, largest first
+
+    @property
+    def wall_ns(self) -> int:
+        return self.rows[0].ns
+
+    def total_ns(self, kind: str, inferred: bool | None = None) -> int:
+        """What all leaves of a kind hold."""
+        return sum(r.ns for r in self.rows if r.leaf and r.kind == kind and inferred in (None, r.inferred))
+
+    def children_of(self, index: int) -> list[int]:
+        return [i for i, row in enumerate(self.rows) if row.parent == index]
+
+
+def make_sheet(ledger: Ledger, balance: Balance) -> Sheet:
+    """The sheet of one track, by its balance."""
+    return _Builder(ledger, balance).build()
+
+
+def split_exactly(total: int, weights: Sequence[int]) -> list[int]:
+    """Parts in proportion to the weights that add up to the total.
+
+    >>> split_exactly(100, [1, 1, 1])
+    [33, 33, 34]
+    """
+    whole = sum(weights)
+    if not whole:
+        return [0] * len(weights)
+    parts, before, seen = [], 0, 0
+    for weight in weights:
+        seen += weight
+        upto = total * seen // whole
+        parts.append(upto - before)
+        before = upto
+    return parts
+
+
+def fold_small(sheet: Sheet, least_ns: int, most_children: int = 12, most_depth: int = 8) -> Sheet:
+    """The same sheet with small rows gathered into one per parent, so that what is shown still adds up."""
+    below: list[list[int]] = [[] for _ in sheet.rows]
+    for i, row in enumerate(sheet.rows[1:], 1):
+        below[row.parent].append(i)
+    rows: list[Row] = []
+    stack = [(sheet.rows[0], 0, -1)]  # the row, its index in the sheet (-1: gathered), its parent among those kept
+    while stack:
+        row, index, parent = stack.pop()
+        at = len(rows)
+        whole = index < 0 or row.leaf or row.depth >= most_depth
+        rows.append(replace(row, parent=parent, leaf=whole))
+        if whole:
+            continue
+        large = [i for i in below[index] if sheet.rows[i].ns >= least_ns][:most_children]
+        kept = set(large)
+        small = [sheet.rows[i] for i in below[index] if i not in kept]
+        stack += reversed([(sheet.rows[i], i, at) for i in large] + [(r, -1, at) for r in _gather(small)])
+    return Sheet(tuple(rows))
+
+
+def _gather(rows: list[Row]) -> list[Row]:
+    """One row for all of a kind."""
+    out = []
+    for key in sorted({(r.kind, r.inferred) for r in rows}):
+        alike = [r for r in rows if (r.kind, r.inferred) == key]
+        name = f"({len(alike)} more)" if len(alike) > 1 else alike[0].name
+        ns, calls, busy = sum(r.ns for r in alike), sum(r.calls for r in alike), sum(r.busy_ns for r in alike)
+        if ns:
+            out.append(Row(0, alike[0].depth, name, key[0], key[1], ns, calls, busy, -1))
+    return out
+
+
+def round_shares(sheet: Sheet, steps: int = 1000) -> list[int]:
+    """Each row's share of the whole in steps (1000: tenths of a percent), rounded so that rows still add up to their parent."""
+    below: list[list[int]] = [[] for _ in sheet.rows]
+    for i, row in enumerate(sheet.rows[1:], 1):
+        below[row.parent].append(i)
+    shares = [0] * len(sheet.rows)
+    shares[0] = steps if sheet.wall_ns else 0
+    for i, children in enumerate(below):
+        if not children or not sheet.rows[i].ns:
+            continue
+        exact = [shares[i] * sheet.rows[c].ns for c in children]
+        floors = [e // sheet.rows[i].ns for e in exact]
+        missing = shares[i] - sum(floors)
+        order = sorted(range(len(children)), key=lambda k: -(exact[k] % sheet.rows[i].ns))
+        for k in order[:missing]:
+            floors[k] += 1
+        for c, share in zip(children, floors, strict=True):
+            shares[c] = share
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A row to come; without a name, only its parts are shown."""
+
+    parent: int
+    name: str
+    kind: str
+    inferred: bool
+    ns: int
+    branch: int
+
+
+class _Builder:
+    def __init__(self, ledger: Ledger, balance: Balance) -> None:
+        self.tree: Sequence[Branch] = ledger.tree
+        self.balance = balance
+        size = len(self.tree)
+        self.children: list[list[int]] = [[] for _ in range(size)]
+        self.roots: list[int] = []
+        for i, branch in enumerate(self.tree):
+            (self.children[branch.parent] if branch.parent >= 0 else self.roots).append(i)
+        self.containers = find_containers([(b.parent, b.kind) for b in self.tree])
+        own, others = [0] * size, [0] * size
+        for shard, track, at, self_ns in ledger.self_by_track:
+            if self.tree[at].kind != m.PROFILER:
+                (own if (shard, track) == (balance.shard, balance.track) else others)[at] += self_ns
+        self.own, self.others = own, others
+        self.own_totals, self.other_totals = self._totals(own), self._totals(others)
+        self.rows: list[Row] = []
+
+    def _totals(self, values: list[int]) -> list[int]:
+        totals = list(values)
+        for i in range(len(totals) - 1, -1, -1):
+            parent = self.tree[i].parent
+            if parent >= 0:
+                totals[parent] += totals[i]
+        return totals
+
+    def build(self) -> Sheet:
+        """Depth first by a stack of our own: a file may claim a tree deeper than Python's."""
+        whole = self._add(-1, "wall", SPAN, False, self.balance.lifetime_ns, -1)
+        stack = [_Part(whole, "", SPAN, False, self.own_totals[root], root) for root in reversed(self.roots)]
+        while stack:
+            part = stack.pop()
+            row = part.parent
+            if part.name:
+                row = self._add(part.parent, part.name, part.kind, part.inferred, part.ns, part.branch)
+            if part.branch >= 0 and part.kind == SPAN:
+                stack += reversed(self._parts_of(part, row))
+        if self.balance.profiler_ns:
+            self._add(whole, OWN_COST, PROFILER, False, self.balance.profiler_ns, -1)
+        return Sheet(tuple(self.rows))
+
+    def _add(self, parent: int, name: str, kind: str, inferred: bool, ns: int, branch: int) -> int:
+        depth = self.rows[parent].depth + 1 if parent >= 0 else 0
+        if parent >= 0 and self.rows[parent].leaf:
+            self.rows[parent] = replace(self.rows[parent], leaf=False)
+        calls = self.tree[branch].calls if branch >= 0 else 0
+        busy = self.own_totals[branch] + self.other_totals[branch] if branch >= 0 else 0
+        self.rows.append(Row(parent, depth, name, kind, inferred, ns, calls, busy, branch))
+        return len(self.rows) - 1
+
+    def _parts_of(self, part: _Part, row: int) -> list[_Part]:
+        """What goes below the row of a branch: its children, its waits, and what it holds itself."""
+        branch, inferred = part.branch, part.inferred
+        values, totals = (self.others, self.other_totals) if inferred else (self.own, self.own_totals)
+        children = [c for c in self.children[branch] if totals[c]]
+        *amounts, itself = split_exactly(part.ns, [*(totals[c] for c in children), values[branch]])
+        waits = {c: ns for c, ns in zip(children, amounts, strict=True) if self.tree[c].kind == m.WAIT}
+        spans = [self._span(row, c, ns, inferred) for c, ns in zip(children, amounts, strict=True) if c not in waits]
+        if not inferred:
+            spans += self._handed_over(branch, row, waits)
+        parts = sorted((p for p in spans if p.ns), key=lambda p: -p.ns)
+        parts += [
+            _Part(row, self.tree[c].name, WAITING, inferred, ns, c)
+            for c, ns in sorted(waits.items(), key=lambda w: -w[1])
+            if ns
+        ]
+        name, kind = self._rest(branch)
+        if itself and (parts or kind == UNATTRIBUTED):
+            parts.append(_Part(row, name, kind, inferred, itself, -1))
+        return parts
+
+    def _handed_over(self, branch: int, row: int, waits: dict[int, int]) -> list[_Part]:
+        """The work other threads did for this branch, out of the time it waited; `waits` is lowered by that."""
+        work = [c for c in self.children[branch] if self.tree[c].kind == m.HANDOFF and self.other_totals[c]]
+        eligible = [c for c in waits if self.tree[c].name != _OWN_WAIT]
+        claim = min(sum(waits[c] for c in eligible), sum(self.other_totals[c] for c in work))
+        for c, taken in zip(eligible, split_exactly(claim, [waits[c] for c in eligible]), strict=True):
+            waits[c] -= taken
+        amounts = split_exactly(claim, [self.other_totals[c] for c in work])
+        return [self._span(row, c, ns, True) for c, ns in zip(work, amounts, strict=True)]
+
+    def _span(self, row: int, branch: int, ns: int, inferred: bool) -> _Part:
+        name = HANDED if self.tree[branch].kind == m.HANDOFF else self.tree[branch].name or "(no name)"
+        return _Part(row, name, SPAN, inferred, ns, branch)
+
+    def _rest(self, branch: int) -> tuple[str, str]:
+        """What a branch's own time is called below its parts, and which kind it is."""
+        kind = self.tree[branch].kind
+        if kind in (m.ROOT, m.HANDOFF):
+            return NO_SPAN, UNATTRIBUTED
+        return (OUTSIDE, UNATTRIBUTED) if branch in self.containers else (ITSELF, SPAN)
