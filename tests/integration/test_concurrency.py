@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-SPIN = """
-import time
-def spin(seconds):
-    end = time.thread_time() + seconds
+# Work and rest that say at the end how long they really took: a busy machine makes both longer.
+TRUTH = """
+import atexit, collections, json, time
+taken = collections.Counter()
+def spin(name, seconds):
+    begin, end = time.perf_counter_ns(), time.thread_time() + seconds
     while time.thread_time() < end:
         pass
+    taken[name] += time.perf_counter_ns() - begin
+def rest(name, seconds):
+    begin = time.perf_counter_ns()
+    time.sleep(seconds)
+    taken[name] += time.perf_counter_ns() - begin
+atexit.register(lambda: print(json.dumps(taken)))
 """
 
 
-def near(value_ns, seconds, rel=0.35):
-    return value_ns / 1e9 == pytest.approx(seconds, rel=rel)
+def near(done, value_ns, name, rel=0.35):
+    """As long as the script itself says, within what a switch of threads between two clock readings can add."""
+    return value_ns == pytest.approx(json.loads(done.stdout)[name], rel=rel)
 
 
 def test_threads_add_up_to_their_lifetimes(run):
-    done = run("""
-        import threading, time
-        from hotloop import *
-        start()
-        def work():
-            for _ in range(5):
-                with profile("env_step"): time.sleep(0.01)
-        with profile("rollout"):
-            threads = [threading.Thread(target=work, name=f"env-{i}") for i in range(8)]
-            for t in threads: t.start()
-            for t in threads: t.join()
-        stop()
-    """)
+    done = run(
+        TRUTH
+        + """
+import threading, time
+from hotloop import *
+start()
+def work():
+    for _ in range(5):
+        with profile("env_step"): rest("env_step", 0.01)
+with profile("rollout"):
+    threads = [threading.Thread(target=work, name=f"env-{i}") for i in range(8)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+stop()
+"""
+    )
     report = done.report
     env = done.operation("env_step")
     assert env.calls == 40
     assert env.union_ns <= report.wall_ns
-    assert near(env.busy_ns, 0.4)
-    assert env.concurrency > 5
-    assert near(env.waiting_ns, 0.4)
+    assert near(done, env.busy_ns, "env_step")
+    assert env.concurrency > 3
+    assert near(done, env.waiting_ns, "env_step")
     assert report.quality.losses == {}
     shard = done.session.shards[0]
     for balance, track in zip(report.ledger.balances, shard.tracks, strict=True):
@@ -91,7 +105,7 @@ def test_waiting_for_a_lock_is_waiting(run_native):
 
 def test_known_waits_are_told_apart_from_work(run):
     done = run(
-        SPIN
+        TRUTH
         + """
 import queue, select, socket, threading
 from time import sleep           # imported by name before hotloop starts
@@ -109,7 +123,7 @@ threading.Timer(0.05, q.put, [1]).start()
 with profile("queue"): q.get()
 with ThreadPoolExecutor(1) as pool:
     with profile("future"): pool.submit(sleep, 0.05).result()
-with profile("worker"): spin(0.05)
+with profile("worker"): spin("worker", 0.05)
 a.close(); b.close()
 stop()
 """
@@ -227,15 +241,15 @@ def test_across_processes_without_events_the_union_is_an_interval(run_native):
 
 def test_asyncio_tasks_keep_their_own_stacks(run):
     done = run(
-        SPIN
+        TRUTH
         + """
 import asyncio
 from hotloop import *
 async def request(i):
     with profile("request"):
-        with profile("prepare"): spin(0.002)
-        await asyncio.sleep(0.05)
-        with profile("parse"): spin(0.002)
+        with profile("prepare"): spin("prepare", 0.002)
+        await asyncio.sleep(0.4)
+        with profile("parse"): spin("parse", 0.002)
 async def main():
     with profile("gather"):
         await asyncio.gather(*(request(i) for i in range(20)))
@@ -246,11 +260,11 @@ stop()
     )
     request = done.operation("request")
     assert request.calls == 20
-    assert request.concurrency > 8
+    assert request.concurrency > 4
     assert request.union_ns <= done.report.wall_ns
-    assert near(done.operation("prepare").self_ns, 0.04)
-    assert near(done.operation("parse").self_ns, 0.04)
-    assert request.self_ns < 0.02e9
+    assert near(done, done.operation("prepare").self_ns, "prepare")
+    assert near(done, done.operation("parse").self_ns, "parse")
+    assert request.self_ns < done.operation("prepare").self_ns
     assert done.report.quality.losses == {}
     tree = done.report.ledger.tree
     for name in ("prepare", "parse"):
@@ -290,22 +304,22 @@ def test_cancelled_and_destroyed_tasks_do_no_harm(run):
 
 def test_a_profiled_generator_is_busy_only_while_it_runs(run):
     done = run(
-        SPIN
+        TRUTH
         + """
 from hotloop import *
 start()
 @profile_function("batches")
 def batches():
     for _ in range(5):
-        spin(0.01)
+        spin("batches", 0.01)
         yield 1
 for _ in batches():
-    with profile("train"): spin(0.04)
+    with profile("train"): spin("train", 0.04)
 stop()
 """
     )
-    assert near(done.operation("batches").busy_ns, 0.05)
-    assert near(done.operation("train").busy_ns, 0.2)
+    assert near(done, done.operation("batches").busy_ns, "batches")
+    assert near(done, done.operation("train").busy_ns, "train")
     tree = done.report.ledger.tree
     assert tree[next(b for b in tree if b.name == "train").parent].name == "(root)"
 
