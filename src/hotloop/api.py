@@ -47,6 +47,7 @@ class Profiler:
     def __init__(self) -> None:
         self._recording: Recording | None = None
         self._last: bytes = b""  # the last session's shard, so that its summary outlives stop()
+        self._last_resources: dict[str, Any] = {}
         self._paused = False
         self._warned = False
         self._at_exit = False
@@ -63,8 +64,19 @@ class Profiler:
         """The directory of the session that records now."""
         return self._recording.path if self._recording is not None else None
 
-    def start(self, name: str | None = None, out: str | os.PathLike[str] = "runs", **options: Any) -> Path:
-        """Start a session in a new directory `out/NAME-TIME` and answer its path."""
+    def start(
+        self,
+        name: str | None = None,
+        out: str | os.PathLike[str] = "runs",
+        print_every: int = 0,
+        summary_every: int = 0,
+        **options: Any,
+    ) -> Path:
+        """Start a session in a new directory `out/NAME-TIME` and answer its path.
+
+        `print_every=N` prints the timing of the latest iterations every N of them, `summary_every=N` the summary table every
+        N env steps (iterations, where none are counted).
+        """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
                 self.enable()
@@ -77,6 +89,10 @@ class Profiler:
         recording = Recording(_recorder)
         path = recording.begin(name or _default_name(), out, **options)
         self._recording, self._paused = recording, False
+        if print_every or summary_every:
+            from .record.live import Announcer
+
+            _recorder.set_on_step(Announcer(_recorder, print_every, summary_every))
         self._stop_at_exit()
         return path
 
@@ -93,8 +109,9 @@ class Profiler:
         recording, self._recording = self._recording, None
         if recording is None:
             return None
-        self._last = _recorder.snapshot()
+        self._last, self._last_resources = _recorder.snapshot(), recording.resources()
         self._paused = False
+        _recorder.set_on_step(None)
         return recording.end()
 
     def enable(self) -> None:
@@ -152,13 +169,18 @@ class Profiler:
     # ---- numbers ----
 
     def _summary(self) -> Any:
+        _recorder.settle()  # what was before is the user's; the rest is charged to us
         from .record.summary import Summary
         from .store.shard import decode
 
+        _recorder.charge()
         data = _recorder.snapshot() or self._last
         summary = Summary(decode(data)) if data else None
         _recorder.charge()  # the snapshot settled every track; what came after was ours
         return summary
+
+    def _resources(self) -> dict[str, Any]:
+        return self._recording.resources() if self._recording is not None else self._last_resources
 
     def summary(self) -> dict[str, Any]:
         """The numbers of this process so far, in the shape of seed 000's `summary`."""
@@ -175,6 +197,46 @@ class Profiler:
             print("HotLoop has recorded nothing yet: call start(), or set HOTLOOP=1.")
         else:
             print(summary.text(width))
+            _recorder.charge()
+
+    def print_components(self, width: int = 80) -> None:
+        """Print the components with their parts and bars; one denominator, the wall time."""
+        self._print_block("components", width)
+
+    def print_episodes(self) -> None:
+        """Print the times per episode, in groups, and what of the machine was used."""
+        self._print_block("episodes")
+
+    def print_rollout(self, last: int = 10) -> None:
+        """Print the nested times of the latest iterations, in milliseconds, the largest flagged."""
+        self._print_block("rollout", last)
+
+    def _print_block(self, view: str, *more: Any) -> None:
+        from .record.blocks import view_text
+
+        summary = self._summary()
+        if summary is None:
+            print("HotLoop has recorded nothing yet: call start(), or set HOTLOOP=1.")
+        else:
+            print(view_text(view, summary.shard, summary.ledger, self._resources(), *more))
+            _recorder.charge()
+
+    def save_logs(self, name: str | None = None, folder: str | os.PathLike[str] = "logs/profiling") -> tuple[Path, Path] | None:
+        """Write `raw/NAME_TIME.json` and `reports/NAME_TIME_summary.txt` below the folder; None, and one warning, if the disk
+        refuses."""
+        from .record.blocks import view_text
+        from .record.logs import write_logs
+
+        summary = self._summary()
+        if summary is None:
+            return None
+        text = view_text("episodes", summary.shard, summary.ledger, self._resources())
+        try:
+            return write_logs(Path(folder), name or _default_name(), {**summary.report(), "resources": self._resources()}, text)
+        except OSError as error:
+            self._warn(f"HotLoop cannot write below {os.fspath(folder)} ({error.strerror or error}); the session is kept.")
+            return None
+        finally:
             _recorder.charge()
 
     def save(self, path: str | os.PathLike[str] = "profiling_report.json") -> Path | None:
@@ -217,9 +279,15 @@ def get_profiler() -> Profiler:
 get_global_profiler = get_profiler
 
 
-def start(name: str | None = None, out: str | os.PathLike[str] = "runs", **options: Any) -> Path:
-    """Start recording into a new directory `out/NAME-TIME`; answers its path."""
-    return _profiler.start(name, out, **options)
+def start(
+    name: str | None = None,
+    out: str | os.PathLike[str] = "runs",
+    print_every: int = 0,
+    summary_every: int = 0,
+    **options: Any,
+) -> Path:
+    """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
+    return _profiler.start(name, out, print_every, summary_every, **options)
 
 
 def stop() -> Path | None:

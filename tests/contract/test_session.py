@@ -424,13 +424,15 @@ def test_a_label_remembers_where_it_was_first_opened(rig):
 def test_step_calls_back_and_nothing_it_does_reaches_training(rig):
     seen = []
 
-    def callback():
-        seen.append(rig.read().iterations_closed)
+    def callback(iterations, env_steps):
+        assert env_steps == 7
+        seen.append(iterations)
         if len(seen) == 2:
             raise ValueError("mine")
         if len(seen) == 3:
             raise KeyboardInterrupt
 
+    rig.module.count("env_steps", 7)
     rig.module.set_on_step(callback)
     try:
         rig.module.step()

@@ -11,6 +11,7 @@ Who may touch it: anyone; it is pure and needs the standard library only, so the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from .ledger import Balance, Branch, Ledger, find_containers
 SPAN, WAITING, UNATTRIBUTED, PROFILER = "span", "waiting", "unattributed", "profiler"
 KINDS = (SPAN, WAITING, UNATTRIBUTED, PROFILER)
 ITSELF, OUTSIDE, NO_SPAN, HANDED, OWN_COST = "(itself)", "(outside its parts)", "(no span open)", "(handed over)", "(profiler)"
+_IDLE = "(waiting: idle worker)"
 _OWN_WAIT = "(waiting: sleep)"  # a wait that no other thread's work explains
 
 
@@ -56,6 +58,32 @@ class Sheet:
 def make_sheet(ledger: Ledger, balance: Balance) -> Sheet:
     """The sheet of one track, by its balance."""
     return _Builder(ledger, balance).build()
+
+
+def sheet_of_iterations(shard: m.Shard, rows: Sequence[m.Iteration]) -> Sheet:
+    """The sheet of some iterations of one process. Their rows do not tell threads apart: work below a hand-over and idle pool
+    workers count as other threads, everything else as the thread that closes the iterations."""
+    self_ns: dict[int, int] = defaultdict(int)
+    calls: dict[int, int] = defaultdict(int)
+    for row in rows:
+        for path, ns in row.self_ns.items():
+            self_ns[path] += ns
+        for path, n in row.calls.items():
+            calls[path] += n
+    elsewhere: list[int] = []  # by path: 1 on other threads
+    tree: list[Branch] = []
+    parts = [0, 0, 0, 0]
+    for i, entry in enumerate(shard.paths):
+        label = shard.labels[entry.label]
+        parent = entry.parent if i and entry.parent < i else -1
+        other = label.kind == m.HANDOFF or label.name == _IDLE or (parent >= 0 and elsewhere[parent] == 1)
+        elsewhere.append(int(other))
+        tree.append(Branch(parent, label.name, label.kind, calls[i], self_ns[i]))
+        if not other:
+            parts[{m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}.get(label.kind, 0)] += self_ns[i]
+    by_track = tuple((0, elsewhere[i], i, branch.self_ns) for i, branch in enumerate(tree) if branch.self_ns)
+    balance = Balance(0, 0, "", *parts)
+    return make_sheet(Ledger((balance,), (), tuple(tree), by_track, ()), balance)
 
 
 def split_exactly(total: int, weights: Sequence[int]) -> list[int]:

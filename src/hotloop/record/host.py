@@ -106,3 +106,33 @@ def loaded_versions() -> dict[str, str]:
         if isinstance(version, str):
             found[name] = version
     return found
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process and its ended children."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def resources(wall_s: float, cpu_s: float) -> dict[str, Any]:
+    """What a recording has used of the machine: processor time, the highest resident memory of the process, and the GPU memory
+    that torch's allocator counted, where torch is there and has used a device."""
+    out: dict[str, Any] = {
+        "wall_s": wall_s,
+        "cpu_s": cpu_s,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    }
+    try:
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        out["peak_memory_mb"] = peak / 1024 if sys.platform != "darwin" else peak / (1 << 20)
+    except (ImportError, OSError):
+        pass
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        if cuda is not None and cuda.is_initialized():
+            out["gpu_peak_mb"] = cuda.max_memory_allocated() / (1 << 20)
+    except Exception:  # a torch that is half imported, or a device that is gone
+        pass
+    return out

@@ -49,6 +49,7 @@ class Recording:
         self.path: Path | None = None
         self.owner = False  # this process started the session, so it writes session.json
         self.pid = 0
+        self.began = (0.0, 0.0)  # wall and processor seconds
         self.meta: dict[str, Any] = {}
         self.hooks: list[str] = []
         self.costs: tuple[int, int, int] | None = None
@@ -92,6 +93,7 @@ class Recording:
         self._name_after_worker()
 
     def _open(self, directory: str | None, options: dict[str, Any]) -> None:
+        from . import host
         from .memory import meter
 
         settings = {**DEFAULTS, **options}
@@ -103,6 +105,7 @@ class Recording:
         settings["costs"] = self.costs
         settings["peak_method"] = meter.prepare()
         self.pid = os.getpid()
+        self.began = (time.perf_counter(), host.cpu_seconds())
         self.recorder.open(**settings)
         self._install_hooks()
 
@@ -122,11 +125,18 @@ class Recording:
                 del os.environ[SESSION_VARIABLE]
             self.meta["end_unix_s"] = time.time()
             self.meta["ended"] = True
+            self.meta["resources"] = self.resources()
             self.write_meta()
         self.path = None
         return path
 
     # ---- what a session says of itself ----
+
+    def resources(self) -> dict[str, Any]:
+        """What was used of the machine since the recording began."""
+        from . import host
+
+        return host.resources(time.perf_counter() - self.began[0], host.cpu_seconds() - self.began[1])
 
     def _describe(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         from . import host
@@ -225,13 +235,18 @@ def _options_of(session: Path) -> dict[str, Any]:
         return {}
 
 
+def safe_name(name: str) -> str:
+    """A name as one part of a path."""
+    return ("".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "session")[:100]
+
+
 def _session_directory(out: Path, name: str) -> Path:
     """`out/NAME-TIME`, a new one; a name never leads out of `out`."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "session"
+    safe = safe_name(name)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    session = out / f"{safe[:100]}-{stamp}"
+    session = out / f"{safe}-{stamp}"
     number = 2
     while session.exists():
-        session = out / f"{safe[:100]}-{stamp}-{number}"
+        session = out / f"{safe}-{stamp}-{number}"
         number += 1
     return session

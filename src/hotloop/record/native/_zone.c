@@ -342,7 +342,8 @@ static PyObject *py_step(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     do_step();
     if (g.on_step && page->gen) {
-        PyObject *result = PyObject_CallNoArgs(g.on_step);
+        unsigned long long env_steps = sh.head->counters[0].total; /* the first reserved name */
+        PyObject *result = PyObject_CallFunction(g.on_step, "KK", (unsigned long long)g.iteration, env_steps);
         if (!result) {
             if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL; /* Ctrl-C is the user's */
             PyErr_Clear();

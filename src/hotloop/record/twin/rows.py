@@ -141,7 +141,7 @@ def step() -> None:
         track.gen = gen
     if state.on_step is not None:
         try:
-            state.on_step()
+            state.on_step(state.iteration, state.head[s.H_COUNTERS + 2])
         except Exception:
             state.lose("internal")
         charge()  # what was printed is our time

@@ -232,7 +232,7 @@ class State:
         self.disk_errno = 0
         self.zones: dict[str, Zone] = {}
         self.reserved: dict[str, Zone] = {}
-        self.on_step: Callable[[], object] | None = None
+        self.on_step: Callable[[int, int], object] | None = None
         self.yield_check: Callable[[Any, int], str | None] | None = None
         self.memory_span: Callable[[Any], Any] | None = None
         self.decorate: Callable[[Any, Any], Any] | None = None
