@@ -1,8 +1,20 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from hotloop.model import shard as m
+
+
+def test_an_exit_stack_opens_and_closes_spans(rig):
+    with contextlib.ExitStack() as stack:
+        assert stack.enter_context(rig.module.profile("a")) is rig.module.profile("a")
+        stack.enter_context(rig.module.profile("b"))
+        rig.tick(5)
+    assert rig.node("a", "b").total_ns == rig.node("a").total_ns == 5
+    with pytest.raises(TypeError):
+        type(rig.module.profile("a")).__enter__()
 
 
 def test_exclusive_time_goes_to_the_innermost_span(rig):

@@ -125,6 +125,7 @@ def test_random_span_forests_match_brute_force(rig):
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 def test_a_hundred_thousand_random_span_forests_match_brute_force(rig):
     if not rig.module.NATIVE:
         pytest.skip("the full count is for the native recorder; the twin runs the sample above")

@@ -81,7 +81,6 @@ def set_callbacks(
     memory_span: Callable[[Zone], Any],
     decorate: Callable[[Zone, Callable[..., Any]], Any],
 ) -> None: ...
-
 def set_on_step(callback: Callable[[int, int], object] | None, /) -> None: ...
 
 # tests only: a clock and threads that are moved by hand

@@ -12,6 +12,8 @@ from typing import Any
 
 from ..model import shard as m
 from ..model.ledger import Ledger, Operation, fold, windowed_rate
+from ..model.listing import Books, Own, share_out_own_times
+from ..model.sheet import Sheet, make_sheet
 
 MB = 1 << 20
 
@@ -34,7 +36,9 @@ class Summary:
         """Seed 000's `summary`, with more."""
         return {
             "total_operations": len(self.operations),
-            "operations": {escape(o.name): _row(o, self.wall_ns) for o in self.operations},
+            **books_data(
+                self.ledger, make_sheet(self.ledger, self.ledger.balances[0]) if self.ledger.balances else None, self.operations
+            ),
             "wall_time": self.wall_ns / 1e9,
             "coverage": self.coverage,
             "sps": self.sps,
@@ -48,16 +52,7 @@ class Summary:
         return {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S"),
             "summary": self.as_dict(),
-            "memory_snapshots": [
-                {
-                    "time": (s.time_ns - self.shard.start_ns) / 1e9,
-                    "operation": escape(self.shard.label_of(s.path).name),
-                    "memory_mb": s.rss_bytes / MB,
-                    "memory_peak_mb": s.peak_bytes / MB,
-                    "gpu_memory_mb": 0.0,
-                }
-                for s in self.shard.snapshots
-            ],
+            "memory_snapshots": snapshot_data(self.shard),
         }
 
     def quality(self) -> dict[str, Any]:
@@ -145,7 +140,38 @@ def join(parts: Sequence[str], width: int) -> str:
     return "\n".join(lines)
 
 
-def _row(o: Operation, wall_ns: int) -> dict[str, Any]:
+def books_data(ledger: Ledger, sheet: Sheet | None, operations: Sequence[Operation]) -> dict[str, Any]:
+    """Seed 000's `operations`, with what each holds of the wall time, and the wall time that no operation works in."""
+    own, books = share_out_own_times(sheet, ledger.tree) if sheet else ({}, Books(0.0, 0.0, 0.0))
+    rows: dict[str, Any] = {}
+    for o in operations:
+        name, number = escape(o.name), 1
+        while name in rows:  # two labels may look the same once escaped; neither may hide the other
+            number += 1
+            name = f"{escape(o.name)} ({number})"
+        rows[name] = _row(o, sheet.wall_ns if sheet else 0, own.get((o.name, o.kind), Own()))
+    return {
+        "operations": rows,
+        "waiting_time": books.waiting_s,
+        "unattributed_time": books.unattributed_s,
+        "profiler_time": books.profiler_s,
+    }
+
+
+def snapshot_data(shard: m.Shard) -> list[dict[str, Any]]:
+    return [
+        {
+            "time": (s.time_ns - shard.start_ns) / 1e9,
+            "operation": escape(shard.label_of(s.path).name),
+            "memory_mb": s.rss_bytes / MB,
+            "memory_peak_mb": s.peak_bytes / MB,
+            "gpu_memory_mb": 0.0,
+        }
+        for s in shard.snapshots
+    ]
+
+
+def _row(o: Operation, wall_ns: int, own: Own) -> dict[str, Any]:
     return {
         "total_time": o.busy_ns / 1e9,
         "call_count": o.calls,
@@ -157,8 +183,11 @@ def _row(o: Operation, wall_ns: int) -> dict[str, Any]:
         "gpu_memory_peak_mb": o.gpu_peak_bytes / MB,
         "gpu_memory_avg_mb": o.gpu_peak_bytes / MB,
         "self_time": o.self_ns / 1e9,
+        "wall_self_time": own.self_s,
+        "wall_waiting_time": own.waiting_s,
+        "wall_outside_time": own.outside_s,
         "union_time": o.union_ns / 1e9,
-        "share": o.union_ns / wall_ns if wall_ns else 0.0,
+        "share": min(1.0, o.union_ns / wall_ns) if wall_ns else 0.0,
         "concurrency": o.concurrency,
         "p50_time": o.percentile_ns(0.5) / 1e9,
         "p95_time": o.percentile_ns(0.95) / 1e9,

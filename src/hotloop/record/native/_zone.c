@@ -211,9 +211,23 @@ static PyObject *finder_get(PyObject *finder, PyObject *zone, PyObject *type) {
     Half *half = ((Finder *)finder)->is_exit ? ((Zone *)zone)->exit : ((Zone *)zone)->enter;
     return Py_NewRef((PyObject *)half);
 }
+/* `type(zone).__enter__(zone)`, as contextlib.ExitStack calls it. */
+static PyObject *finder_call(PyObject *finder, PyObject *args, PyObject *keywords) {
+    PyObject *zone = PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, 0) : NULL;
+    if (!zone || !PyObject_TypeCheck(zone, &Zone_Type)) {
+        PyErr_SetString(PyExc_TypeError, "the first argument must be a profile() region");
+        return NULL;
+    }
+    PyObject *half = finder_get(finder, zone, NULL), *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
+    PyObject *result = rest ? PyObject_Call(half, rest, keywords) : NULL;
+    Py_DECREF(half);
+    Py_XDECREF(rest);
+    return result;
+}
 static PyTypeObject Finder_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "hotloop.record._zone.Finder",
     .tp_basicsize = sizeof(Finder),
+    .tp_call = finder_call,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_descr_get = finder_get,
 };
