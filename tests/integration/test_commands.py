@@ -75,7 +75,7 @@ def test_report_as_text(run, capsys):
     (path,) = (done.folder / "runs").iterdir()
     assert main(["report", str(path)]) == 0
     text = capsys.readouterr().out
-    assert "SESSION run1" in text
+    assert "HotLoop  run1" in text
     assert "env_step" in text
     assert "MainThread" in text
     assert "losses none" in text
@@ -97,9 +97,33 @@ def test_bad_input_is_one_sentence_and_exit_code_3(tmp_path, capsys, make, says)
 
 
 def test_wrong_usage_is_exit_code_2(capsys):
-    assert main(["report"]) == 2
+    assert main(["report", "--nonsense"]) == 2
     assert main(["nonsense"]) == 2
     assert "No such command" in capsys.readouterr().err
+
+
+def test_without_a_session_the_latest_is_shown_or_missed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 3
+    assert "there is no session in ./runs" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(run):
+    done = run("""
+        from hotloop import *
+        start()
+        for i in range(3000):
+            with profile(f"label {i}"): pass
+        stop()
+    """)
+    (path,) = (done.folder / "runs").iterdir()
+    shown = subprocess.Popen([sys.executable, "-m", "hotloop", "report", str(path), "--json"], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)  # fmt: skip
+    shown.stdout.read(10)
+    shown.stdout.close()
+    assert shown.stderr.read() == b""
+    shown.stderr.close()
+    assert shown.wait() == 0
 
 
 def test_doctor_says_which_recorder_serves(run):

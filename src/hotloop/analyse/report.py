@@ -57,6 +57,7 @@ class Report:
     iterations_closed: int
     counting: m.Shard  # the process that counts them
     quality: Quality
+    resources: dict[str, float]  # what was used of the machine, as far as the session says
     meta: dict[str, Any]
 
 
@@ -94,15 +95,26 @@ def make_report(session: SessionData) -> Report:
         iterations_closed=counting.iterations_closed,
         counting=counting,
         quality=_quality(session, ledger),
+        resources=_resources(session.meta),
         meta=session.meta,
     )
+
+
+def _resources(meta: dict[str, Any]) -> dict[str, float]:
+    """From `session.json`, which anyone may have written: plain finite numbers only."""
+    said = meta.get("resources")
+    if not isinstance(said, dict):
+        return {}
+    keys = ("wall_s", "cpu_s", "cores", "peak_memory_mb", "gpu_peak_mb")
+    numbers = {key: said[key] for key in keys if type(said.get(key)) in (int, float)}
+    return {key: value for key, value in numbers.items() if 0 <= value < 1e15}
 
 
 def _loop_ns(session: SessionData) -> int:
     """First to last env step, update or step(); without any, first to last span."""
     first = [x.first_work_ns for x in session.shards if x.first_work_ns]
     last = [x.last_work_ns for x in session.shards if x.last_work_ns]
-    if first and max(last) > min(first):
+    if first and last and max(last) > min(first):
         begin = min(first)
         main = session.shards[0]
         # The first count comes after the work it counts: the loop begins with the first iteration, if there is one.

@@ -5,14 +5,18 @@ Exit codes: 0 ok, 1 a gate failed, 2 usage, 3 unreadable input, 4 internal error
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 from .. import __version__
 from ..errors import HotloopError
+from .analyze import analyze
 from .doctor import doctor
 from .report import report
+from .sessions import list_sessions
+from .trace import trace
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -21,17 +25,20 @@ def cli() -> None:
     """Where reinforcement-learning training time goes, what to change, and whether it helped."""
 
 
-cli.add_command(report)
-cli.add_command(doctor)
+for command in (report, analyze, trace, list_sessions, doctor):
+    cli.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; answers the exit code."""
     try:
-        cli.main(args=arguments, prog_name="hotloop", standalone_mode=False)
+        # Not `cli.main()`, which turns a closed pipe into a failure.
+        with cli.make_context("hotloop", list(sys.argv[1:] if arguments is None else arguments)) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return 130
     except click.ClickException as error:
         error.show()
@@ -39,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     except HotloopError as error:
         print(f"hotloop: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader has seen enough, as `head` does; what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         print(f"hotloop: internal error: {type(error).__name__}: {error}", file=sys.stderr)

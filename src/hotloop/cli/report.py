@@ -1,29 +1,138 @@
-"""`hotloop report SESSION`: what a session says."""
+"""`hotloop report SESSION`: what a session says, on the terminal, as JSON, as a text file or as one HTML page."""
 
 from __future__ import annotations
 
-import json
+import os
+from typing import TYPE_CHECKING
 
 import click
 
+from .files import check_target, save_bytes
+from .sessions import latest_session
+
+if TYPE_CHECKING:
+    from ..analyse.report import Report
+    from ..model.session import SessionData
+
 
 @click.command()
-@click.argument("session", type=click.Path())
+@click.argument("session", type=click.Path(), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def report(session: str, as_json: bool) -> None:
-    """Show where the time of a recorded session went.
+@click.option("--html", type=click.Path(), metavar="FILE", help="Write one self-contained page with tree, timeline and series.")
+@click.option("--charts", type=click.Path(), metavar="FILE.png", help="Draw speed, phases, tree and lanes.")
+@click.option("--text", type=click.Path(), metavar="FILE", help="Write the terminal report as plain text.")
+@click.option("--view", type=click.Choice(["components", "episodes", "rollout"]), help="Print one block instead of the report.")
+@click.option(
+    "--logs", type=click.Path(), metavar="DIR", help="Write DIR/raw/NAME_TIME.json and DIR/reports/NAME_TIME_summary.txt."
+)
+@click.option("--width", type=click.IntRange(40, 400), help="Columns of the text.  [default: the terminal's]")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+def report(
+    session: str | None,
+    as_json: bool,
+    html: str | None,
+    charts: str | None,
+    text: str | None,
+    view: str | None,
+    logs: str | None,
+    width: int | None,
+    force: bool,
+) -> None:
+    """Show where the time of a recorded session went. Without SESSION: the latest in ./runs.
 
     \b
     hotloop report runs/run1-20260101-120000
-    hotloop report runs/run1-20260101-120000 --json
+    hotloop report runs/run1-20260101-120000 --html report.html
+    hotloop report runs/run1-20260101-120000 --view components
     """
     from ..analyse.report import make_report
-    from ..present.json import report_data
-    from ..present.text import report_text
     from ..store.reader import Session
 
-    result = make_report(Session.load(session))
+    for target in (html, charts, text):
+        if target is not None:
+            check_target(target, force)
+    data = Session.load(session or latest_session())
+    result = make_report(data)
     if as_json:
-        click.echo(json.dumps(report_data(result), indent=1, allow_nan=False))
-    else:
-        click.echo(report_text(result))
+        click.echo(_json(result))
+    if view is not None:
+        click.echo(_view(result, view))
+    if logs is not None:
+        _write_logs(result, logs)
+    if html is not None:
+        save_bytes(html, _html(data, result).encode())
+        click.echo(f"wrote {html}: open it in a browser; it needs no network")
+    if charts is not None:
+        save_bytes(charts, _charts(result))
+        click.echo(f"wrote {charts}")
+    if text is not None:
+        save_bytes(text, _text(result, width or 100).encode())
+        click.echo(f"wrote {text}")
+    if not (as_json or view or logs or html or charts or text):
+        _show(result, width)
+        folder = os.path.relpath(result.path) if not os.path.isabs(session or "") else result.path
+        click.echo(f"\nnext: hotloop report {folder} --html report.html")
+
+
+def _json(result: Report) -> str:
+    import json
+
+    from ..analyse.iterations import read_iterations
+    from ..present.json import report_data
+
+    return json.dumps(report_data(result, read_iterations(result.counting)), indent=1, allow_nan=False)
+
+
+def _show(result: Report, width: int | None) -> None:
+    from rich.console import Console
+
+    from ..analyse.bottlenecks import find_bottlenecks, list_operations
+    from ..analyse.iterations import read_iterations
+    from ..present.terminal import show_report
+
+    console = Console(width=width, legacy_windows=False)
+    show_report(console, result, read_iterations(result.counting), find_bottlenecks(list_operations(result)))
+
+
+def _text(result: Report, width: int) -> str:
+    from ..analyse.bottlenecks import find_bottlenecks, list_operations
+    from ..analyse.iterations import read_iterations
+    from ..present.terminal import report_text
+
+    return report_text(result, read_iterations(result.counting), find_bottlenecks(list_operations(result)), width)
+
+
+def _html(data: SessionData, result: Report) -> str:
+    from ..analyse.iterations import read_iterations
+    from ..analyse.timeline import make_timeline
+    from ..present.html import report_html
+
+    return report_html(result, make_timeline(data), read_iterations(result.counting))
+
+
+def _charts(result: Report) -> bytes:
+    from ..analyse.iterations import read_iterations
+    from ..present.run_charts import draw_run
+
+    return draw_run(result, read_iterations(result.counting))
+
+
+def _view(result: Report, view: str) -> str:
+    from ..record.blocks import view_text
+
+    return view_text(view, result.counting, result.ledger, result.resources)
+
+
+def _write_logs(result: Report, folder: str) -> None:
+    from pathlib import Path
+
+    from ..errors import HotloopError
+    from ..present.json import report_data
+    from ..record.logs import write_logs
+
+    try:
+        written = write_logs(Path(folder), result.name, report_data(result, None), _view(result, "episodes"))
+    except OSError as error:
+        raise HotloopError(f"{folder} could not be written to ({error.strerror or error}); choose another place") from None
+    for path in written:
+        click.echo(f"wrote {path}")

@@ -149,6 +149,7 @@ def find_containers(tree: Sequence[tuple[int, int]]) -> set[int]:
     return containers
 
 
+MAX_DEPTH, DEEPER = 200, "(deeper)"  # what lies below is one branch per kind: writers and readers of JSON do not go deeper
 _COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}
 
 
@@ -156,34 +157,42 @@ def _merge_paths(shards: Sequence[m.Shard]) -> tuple[list[tuple[int, str, int]],
     """One tree for all processes; work handed over hangs below the path it came from, whichever process that is in."""
     by_id = {shard.id: i for i, shard in enumerate(shards)}
     tree: list[tuple[int, str, int]] = []
+    depths: list[int] = []
     known: dict[tuple[int, str, int], int] = {}
     maps: tuple[dict[int, int], ...] = tuple({} for _ in shards)
 
-    def place(index: int, path: int, depth: int = 0) -> int:
-        found = maps[index].get(path)
-        if found is not None:
-            return found
-        shard = shards[index]
-        entry = shard.paths[path]
-        label = shard.labels[entry.label]
-        parent = -1
-        if entry.origin is not None and depth < 64:
+    def above(index: int, path: int) -> tuple[int, int] | None:
+        entry = shards[index].paths[path]
+        if entry.origin is not None:
             other = by_id.get(entry.origin[0])
-            parent = place(0, 0, depth + 1)
-            if other is not None and entry.origin[1] < len(shards[other].paths) and (other, entry.origin[1]) != (index, path):
-                parent = place(other, entry.origin[1], depth + 1)
-        elif path != 0:
-            parent = place(index, entry.parent, depth)
-        key = (parent, label.name, label.kind)
+            if other is not None and entry.origin[1] < len(shards[other].paths):
+                return other, entry.origin[1]
+            return (0, 0) if (index, path) != (0, 0) else None
+        return (index, entry.parent) if path else None
+
+    def grow(parent: int, label: m.Label) -> int:
+        name = label.name
+        if parent >= 0 and depths[parent] >= MAX_DEPTH:
+            name, parent = DEEPER, parent if depths[parent] == MAX_DEPTH else tree[parent][0]
+        key = (parent, name, label.kind)
         if key not in known:
             known[key] = len(tree)
             tree.append(key)
-        maps[index][path] = known[key]
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
         return known[key]
 
     for index, shard in enumerate(shards):
         for path in range(len(shard.paths)):
-            place(index, path)
+            # Up to something that has its place, then down again. In a damaged file the way up may be long, or a circle,
+            # which then hangs below the root.
+            way: dict[tuple[int, int], None] = {}
+            at: tuple[int, int] | None = (index, path)
+            while at is not None and at not in way and at[1] not in maps[at[0]]:
+                way[at] = None
+                at = above(*at)
+            branch = -1 if at is None else maps[at[0]].get(at[1], maps[0].get(0, -1))
+            for at in reversed(way):
+                branch = maps[at[0]][at[1]] = grow(branch, shards[at[0]].label_of(at[1]))
     return tree, maps
 
 
@@ -223,6 +232,7 @@ class _Tally:
             high = max(low, min(high, max(e for _, e in self.spans_wall) - min(b for b, _ in self.spans_wall)))
         called = [n for n in self.nodes if n.count]
         readings = sum(n.peak_readings + n.end_readings for n in self.nodes)
+        cpu_wall = sum(n.cpu_wall_ns for n in self.nodes)
         return Operation(
             name=self.name, kind=self.kind, calls=self.calls, open=self.open, self_ns=self.self_ns,
             waiting_ns=self.waiting_ns, busy_ns=self.busy, union_ns=min(round(low * ratio), self.busy),
@@ -230,8 +240,8 @@ class _Tally:
             min_ns=round(min((n.min_ns for n in called), default=0) * ratio),
             max_ns=round(max((n.max_ns for n in called), default=0) * ratio),
             sumsq=sum(n.sumsq for n in self.nodes), histogram=add_histograms(n.histogram for n in called),
-            tracks=len(self.tracks), cpu_ns=sum(n.cpu_ns for n in self.nodes),
-            cpu_wall_ns=sum(n.cpu_wall_ns for n in self.nodes),
+            tracks=len(self.tracks), cpu_wall_ns=cpu_wall,
+            cpu_ns=min(sum(n.cpu_ns for n in self.nodes), cpu_wall),  # of a short span most is our own reading
             rise_max_bytes=max((n.rise_max_bytes for n in self.nodes), default=0),
             rise_mean_bytes=sum(n.rise_sum_bytes for n in self.nodes) / readings if readings else 0.0,
             rss_max_bytes=max((n.rss_max_bytes for n in self.nodes), default=0),
@@ -258,11 +268,14 @@ def _tally(shard: m.Shard, index: int, corrected: list[int], taken: list[int], t
         tally.nodes.append(node)
         if node.count or node.self_ns:
             tally.tracks.add((index, node.track))
+    outer: set[tuple[int, int]] = set()  # (track, label): in recursion, only the outermost counts
     for span in shard.open_spans:
         label = shard.label_of(span.path)
         tally = tallies.setdefault((label.name, label.kind), _Tally(label.name, label.kind))
         tally.open += 1
-        if not _label_open_above(shard, span):
+        key = (span.track, shard.paths[span.path].label)
+        if span.track < 0 or key not in outer:
+            outer.add(key)
             tally.raw_busy += max(0, shard.end_ns - span.start_ns)
             tally.busy += max(0, shard.end_ns - span.start_ns)
     for label in shard.labels:
@@ -273,19 +286,6 @@ def _tally(shard: m.Shard, index: int, corrected: list[int], taken: list[int], t
         if union:
             known.unions[index] = known.unions.get(index, 0) + union
             known.spans_wall.append((shard.start_ns, shard.end_ns))
-
-
-def _label_open_above(shard: m.Shard, span: m.OpenSpan) -> bool:
-    """Recursion: the label is already open further up on the same stack."""
-    if span.track < 0:
-        return False
-    label = shard.paths[span.path].label
-    for other in shard.open_spans:
-        if other is span:
-            return False
-        if other.track == span.track and shard.paths[other.path].label == label:
-            return True
-    return False
 
 
 def _sum_subtrees(shard: m.Shard, values: list[int]) -> list[int]:
@@ -310,4 +310,4 @@ def windowed_rate(iterations: Sequence[m.Iteration], counter: str, seconds: floa
         spent += row.end_ns - row.start_ns
         if number >= least and spent >= seconds * 1e9:
             break
-    return done / spent * 1e9 if done and spent else None
+    return done / spent * 1e9 if done > 0 and spent else None

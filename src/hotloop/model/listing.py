@@ -19,7 +19,7 @@ class Own:
     """The wall time that belongs to one operation and to nothing it calls."""
 
     self_s: float = 0.0  # running
-    waiting_s: float = 0.0
+    waiting_s: float | None = 0.0
     outside_s: float = 0.0  # a container's, in none of its parts; unattributed
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..analyse.iterations import Iterations
 from ..analyse.report import Report
+from ..analyse.trend import Trend
 from ..model import shard as m
 from ..model.ledger import Balance, Operation
+from ..model.sheet import Sheet
 
 VERSION = 1
 MB = 1 << 20
 
 
-def report_data(report: Report) -> dict[str, Any]:
+def report_data(report: Report, history: Iterations | None = None) -> dict[str, Any]:
     """`hotloop report --json`."""
     q = report.quality
     return {
@@ -25,14 +28,20 @@ def report_data(report: Report) -> dict[str, Any]:
         "sps": report.sps,
         "counters": report.counters,
         "operations": [
-            _operation(o, report.wall_ns) for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)
+            _operation(o, report.wall_ns) | {"site": report.sites.get(o.name)}
+            for o in report.operations
+            if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)
         ],
         "waits": [_operation(o, report.wall_ns) for o in report.operations if o.kind == m.WAIT and o.calls],
         "tree": _tree(report),
+        "balance": _balance(report.sheet),
+        "owners": {name: ns / 1e9 for name, ns in report.owners.items()},
+        "resources": report.resources,
         "tracks": [_track(b, report) for b in report.ledger.balances],
         "processes": [{"pid": p.pid, "name": p.name, "state": p.state} for p in report.processes],
         "iterations": {
             "closed": report.iterations_closed,
+            **_history(history),
             "rows": [
                 {
                     "first": row.first,
@@ -61,6 +70,58 @@ def report_data(report: Report) -> dict[str, Any]:
             "problems": list(q.problems),
         },
     }
+
+
+def _balance(sheet: Sheet | None) -> list[dict[str, Any]]:
+    """The balance sheet, parents first; `ns` of a row is the sum of the rows whose parent it is."""
+    if sheet is None:
+        return []
+    return [
+        {
+            "name": row.name,
+            "parent": row.parent,
+            "kind": row.kind,
+            "inferred": row.inferred,
+            "ns": row.ns,
+            "share": row.ns / sheet.wall_ns if sheet.wall_ns else 0.0,
+            "calls": row.calls,
+            "busy_ns": row.busy_ns,
+        }
+        for row in sheet.rows
+    ]
+
+
+def _history(history: Iterations | None) -> dict[str, Any]:
+    if history is None:
+        return {}
+    warm_up = history.warm_up
+    return {
+        "percentiles_s": history.percentiles,
+        "warm_up": {
+            "iterations": warm_up.iterations,
+            "seconds": warm_up.seconds,
+            "settled": warm_up.settled,
+            "reason": warm_up.reason,
+        },
+        "trend": _trend(history.overall),
+        "trends": [
+            {"name": t.name, **_trend(t.trend), "calls_growth": t.calls_growth, "cost_growth": t.cost_growth, "share": t.share}
+            for t in history.trends
+        ],
+        "changes": [{"iteration": c.iteration, "before_s": c.before, "after_s": c.after} for c in history.changes],
+        "slowest": [
+            {"iteration": x.number, "merged": x.merged, "seconds": x.seconds, "times_median": x.times_median,
+             "excess_s": dict(x.excess), "self_s": dict(x.self_s)}
+            for x in history.slowest
+        ],
+    }  # fmt: skip
+
+
+def _trend(t: Trend) -> dict[str, Any]:
+    return {
+        "verdict": t.verdict, "growth": t.growth, "growth_low": t.growth_low, "growth_high": t.growth_high,
+        "p_value": t.p_value, "reason": t.reason,
+    }  # fmt: skip
 
 
 def _operation(o: Operation, wall_ns: int) -> dict[str, Any]:

@@ -7,6 +7,8 @@ no link in it is followed, and a bad file costs its own data only, with a senten
 from __future__ import annotations
 
 import json
+import math
+import mmap
 import os
 import stat
 from pathlib import Path
@@ -18,11 +20,15 @@ from ..errors import UnreadableError
 from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData
 from ..model.shard import Shard
 from . import schema as s
-from .shard import decode, walk
+from .blocks import walk
+from .shard import decode
 
 MAX_SHARD_BYTES = 256 << 20
 MAX_JSON_BYTES = 16 << 20
+MAX_META_BYTES = 4 << 20  # ours has a few kilobytes; parsed, JSON takes up to thirty times its size
+MAX_META_DEPTH = 32
 MAX_SHARDS = 4096
+MAX_PROBLEMS = 50
 _EVENT = np.dtype([("start", "<u8"), ("dur", "<u8"), ("path", "<u4"), ("track", "<u4"), ("iteration", "<u4"), ("flags", "<u4")])
 
 
@@ -40,9 +46,16 @@ class Session(SessionData):
         directory = Path(path)
         if directory.name == s.SESSION_FILE:
             directory = directory.parent
-        if not directory.exists():
-            raise UnreadableError(f"{directory} does not exist; `hotloop list` shows the sessions that do")
-        if not directory.is_dir():
+        try:
+            is_directory = stat.S_ISDIR(os.stat(directory).st_mode)
+        except FileNotFoundError:
+            raise UnreadableError(f"{directory} does not exist; `hotloop list` shows the sessions that do") from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UnreadableError(
+                f"{_shown(str(directory))[:200]} cannot be opened ({why}); `hotloop list` shows sessions"
+            ) from None
+        if not is_directory:
             raise UnreadableError(f"{directory} is not a session directory; give the folder that holds {s.SESSION_FILE}")
         problems: list[str] = []
         meta = _read_meta(directory / s.SESSION_FILE, problems)
@@ -56,38 +69,54 @@ class Session(SessionData):
         processes = tuple(Process(i, shard.pid, shard.name, _state(shard)) for i, shard in enumerate(shards))
         for shard in shards:
             problems += [f"process {shard.pid}: {text}" for text in shard.problems]
+        if len(problems) > MAX_PROBLEMS:
+            problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} problems more"]
         return cls(directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems))
 
 
 def _read_file(path: Path, limit: int) -> bytes:
     """A regular file's bytes, up to a limit; links and devices are refused."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
-        return file.read(limit)
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(min(limit, status.st_size))  # a buffer of that size is made at once: never of the limit's
+    finally:
+        os.close(fd)
 
 
 def _read_meta(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        data = read_json(path)
+        data = read_json(path, MAX_META_BYTES)
     except UnreadableError as error:
         problems.append(str(error))
         return {}
-    if isinstance(data, dict):
+    if isinstance(data, dict) and _is_plain(data):
         return data
-    problems.append(f"{path.name} does not hold an object; it is left out")
+    problems.append(f"{path.name} does not hold what describes a session; it is left out")
     return {}
 
 
-def read_json(path: Path) -> Any:
+def _is_plain(data: Any) -> bool:
+    """Can it be written again: no infinity, not too deep? Without recursion: that is what a deep one is made to exhaust."""
+    layer = [data]
+    for _ in range(MAX_META_DEPTH):
+        if any(isinstance(x, float) and not math.isfinite(x) for x in layer):
+            return False
+        layer = [value for x in layer if isinstance(x, dict | list) for value in (x.values() if isinstance(x, dict) else x)]
+    return not layer
+
+
+def read_json(path: Path, limit: int = MAX_JSON_BYTES) -> Any:
     """JSON from a file nobody vouches for."""
     try:
-        text = _read_file(path, MAX_JSON_BYTES + 1)
+        text = _read_file(path, limit + 1)
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read ({error.strerror or error})") from None
-    if len(text) > MAX_JSON_BYTES:
-        raise UnreadableError(f"{path} is larger than {MAX_JSON_BYTES >> 20} MB; that is no report of ours")
+    if len(text) > limit:
+        raise UnreadableError(f"{path} is larger than {limit >> 20} MB; that is no report of ours")
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -98,9 +127,16 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
+def _shown(name: str) -> str:
+    """A file's name as it may stand in a sentence."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
 def _read_shards(directory: Path, problems: list[str]) -> tuple[list[Shard], list[np.ndarray[Any, Any]]]:
     latest: dict[tuple[int, int], tuple[Shard, np.ndarray[Any, Any]]] = {}
     try:
+        if directory.is_symlink():
+            raise OSError("it is a link, and no link is followed")
         names = sorted(entry.name for entry in os.scandir(directory) if entry.name.endswith(s.SHARD_SUFFIX))
     except OSError as error:
         problems.append(f"{directory} cannot be listed ({error.strerror or error})")
@@ -113,11 +149,13 @@ def _read_shards(directory: Path, problems: list[str]) -> tuple[list[Shard], lis
             shard = decode(data)
             events = _events(data, shard, problems)
         except UnreadableError as error:
-            problems.append(f"{name}: {error}")
+            problems.append(f"{_shown(name)}: {error}")
             continue
         except OSError as error:
-            problems.append(f"{name} cannot be read ({error.strerror or error})")
+            problems.append(f"{_shown(name)} cannot be read ({error.strerror or error})")
             continue
+        if len(data) == MAX_SHARD_BYTES:
+            problems.append(f"{_shown(name)} is read up to {MAX_SHARD_BYTES >> 20} MB")
         # A process that was reset has one shard per epoch for a moment: the latest counts.
         key = (shard.pid, shard.process_start)
         if key not in latest or latest[key][0].epoch < shard.epoch or not shard.process_start:
@@ -139,7 +177,9 @@ def _events(data: bytes, shard: Shard, problems: list[str]) -> np.ndarray[Any, A
             kept = min(written, block.capacity - 1) if written >= block.capacity else written
             slots = (np.arange(kept, dtype=np.uint64) + np.uint64(written - kept)) % np.uint64(block.capacity)
             pieces.append(np.frombuffer(data, _EVENT, block.capacity, block.offset)[slots.astype(np.int64)])
-    events = np.concatenate(pieces) if pieces else np.empty(0, _EVENT)
+    events = _table(sum(len(piece) for piece in pieces))
+    if pieces:
+        np.concatenate(pieces, out=events)
     good = (
         (events["path"] < len(shard.paths))
         & (events["track"] < max(1, len(shard.tracks)))
@@ -149,29 +189,61 @@ def _events(data: bytes, shard: Shard, problems: list[str]) -> np.ndarray[Any, A
     )
     if bad := len(events) - int(np.count_nonzero(good)):
         problems.append(f"process {shard.pid}: {bad} of {len(events)} events hold impossible values and are left out")
-    return events[good]
+        events = events[good]
+    return events
+
+
+def _table(events: int) -> np.ndarray[Any, Any]:
+    # Memory of its own: what malloc gets back from between other things stays with the process.
+    return np.frombuffer(mmap.mmap(-1, events * _EVENT.itemsize), _EVENT) if events else np.empty(0, _EVENT)
 
 
 def _merge_events(tables: list[np.ndarray[Any, Any]]) -> Events:
-    merged = np.concatenate(tables) if tables else np.empty(0, _EVENT)
-    owner = np.repeat(np.arange(len(tables), dtype=np.uint32), [len(t) for t in tables])
-    order = np.argsort(merged["start"], kind="stable")
-    merged, owner = merged[order], owner[order]
-    columns = {
-        "shard": owner,
-        "track": merged["track"],
-        "path": merged["path"],
-        "start_ns": merged["start"].astype(np.int64),
-        "dur_ns": merged["dur"].astype(np.int64),
-        "iteration": merged["iteration"],
-        "flags": merged["flags"],
-    }
-    out = {}
-    for name, column in columns.items():
-        array = np.ascontiguousarray(column)
-        array.setflags(write=False)
-        out[name] = array
-    return Events(**out)
+    """All events in order of their start.
+
+    The list is emptied and the rows become columns that are put in order in place: ten million events take 360 MB, and at
+    no time much more than that.
+    """
+    ends = np.cumsum([len(table) for table in tables])
+    columns = {name: np.empty(int(ends[-1]) if len(ends) else 0, _EVENT[name]) for name in _EVENT.names or ()}
+    for i, end in enumerate(ends):
+        for name, column in columns.items():
+            column[end - len(tables[i]) : end] = tables[i][name]
+        tables[i] = _table(0)
+    order = _order(columns["start"])
+    for column in columns.values():
+        _reorder(column, order)
+    for at in range(0, len(order), _SLICE):
+        order[at : at + _SLICE] = np.searchsorted(ends, order[at : at + _SLICE], side="right")  # the table it came from
+    for column in (order, *columns.values()):
+        column.setflags(write=False)
+    start_ns, dur_ns = columns["start"].view(np.int64), columns["dur"].view(np.int64)
+    return Events(order, columns["track"], columns["path"], start_ns, dur_ns, columns["iteration"], columns["flags"])
+
+
+_SLICE = 1 << 19
+
+
+def _order(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What `argsort` answers, one stretch of time after the other: at once it would take three times the memory."""
+    order = np.empty(len(times), np.uint32)  # 2³² events would be 150 GB
+    edges = np.unique(np.sort(times[:: max(1, len(times) // 4096)])[:: max(1, 4096 * _SLICE // max(1, len(times)))])
+    done = 0
+    for low, high in zip([0, *edges], [*edges, None], strict=True):
+        inside = np.flatnonzero((times >= low) & (times < high) if high is not None else times >= low)
+        order[done : done + len(inside)] = inside[np.argsort(times[inside], kind="stable")]
+        done += len(inside)
+    return order
+
+
+def _reorder(column: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
+    """`column[:] = column[order]`, 32 bits at a time."""
+    words = column.view(np.uint32).reshape(len(column), -1) if len(column) else column.reshape(0, 0)
+    moved = np.empty(len(order), np.uint32)
+    for half in range(words.shape[1]):
+        for at in range(0, len(order), _SLICE):
+            moved[at : at + _SLICE] = words[order[at : at + _SLICE], half]
+        words[:, half] = moved
 
 
 def _state(shard: Shard) -> str:

@@ -1,0 +1,88 @@
+"""`hotloop list`: the sessions of a folder, and which one is the latest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from ..errors import HotloopError, UnreadableError
+
+SESSION_FILE = "session.json"
+
+
+def find_sessions(folder: str) -> list[Path]:
+    """The sessions in a folder, the latest last."""
+    try:
+        found = [
+            Path(entry.path) for entry in os.scandir(folder) if entry.is_dir() and os.path.isdir(Path(entry.path, "shards"))
+        ]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+
+
+def latest_session(folder: str = "runs") -> str:
+    found = find_sessions(folder)
+    if not found:
+        raise UnreadableError(f"there is no session in ./{folder}; record one, or name its directory")
+    return str(found[-1])
+
+
+@click.command(name="list")
+@click.argument("folder", type=click.Path(), default="runs")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many, the latest ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def list_sessions(folder: str, last: int, as_json: bool) -> None:
+    """List the sessions in a folder, side by side.
+
+    \b
+    hotloop list
+    hotloop list runs --last 5
+    """
+    if not os.path.isdir(folder):
+        raise UnreadableError(f"{folder} is not a directory; sessions are kept in ./runs unless start(out=...) says otherwise")
+    found = find_sessions(folder)
+    rows = [_describe(path) for path in found[-last:]]
+    if as_json:
+        import json
+
+        click.echo(json.dumps(rows, indent=1, allow_nan=False))
+        return
+    if not rows:
+        click.echo(f"no session in {folder}; record one: python examples/quickstart.py, or start() in your script")
+        return
+    from rich.console import Console
+
+    from ..present.listing import list_table
+
+    Console(legacy_windows=False).print(list_table(rows))
+    if len(found) > last:
+        click.echo(f"… {len(found) - last} earlier ones: --last {len(found)}")
+    click.echo(f"\nnext: hotloop report {found[-1]}")
+
+
+def _describe(path: Path) -> dict[str, object]:
+    from ..analyse.report import make_report
+    from ..store.reader import Session
+
+    try:
+        report = make_report(Session.load(path))
+    except HotloopError as error:
+        return {"session": str(path), "problem": str(error)}
+    states = {process.state for process in report.processes}
+    largest = max(report.operations, key=lambda o: (o.kind == 0) * (o.self_ns + o.waiting_ns), default=None)
+    return {
+        "session": str(path),
+        "name": report.name,
+        "start_unix_s": report.start_unix_ns / 1e9,
+        "state": "running" if "running" in states else "died" if report.processes[0].state == "died" else "ended",
+        "processes": len(report.processes),
+        "wall_s": report.wall_ns / 1e9,
+        "iterations": report.iterations_closed,
+        "sps": report.sps,
+        "coverage": report.coverage,
+        "largest": largest.name if largest else None,
+        "largest_share": min(1.0, largest.union_ns / report.wall_ns) if largest and report.wall_ns else None,
+    }

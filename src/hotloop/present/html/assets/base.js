@@ -1,0 +1,133 @@
+// What every part uses: the data, elements made from text, numbers as people read them, the one tooltip.
+// Names from a session reach the page as text nodes only; nothing here or elsewhere parses them.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const KINDS = ["work", "waiting", "unattributed", "profiler"];
+const byId = (id) => document.getElementById(id);
+
+// make("td.label", "text", child, …): an element with classes, and children that are elements or text.
+function make(spec, ...children) {
+  const [tag, ...classes] = spec.split(".");
+  const element = document.createElement(tag);
+  if (classes.length) element.className = classes.join(" ");
+  element.append(...children.map((child) => (child instanceof Node ? child : String(child))));
+  return element;
+}
+
+function draw(tag, attributes = {}, text = "") {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text) element.textContent = text;
+  return element;
+}
+
+const nameOf = (number) => DATA.names[number] || "(no name)";
+
+function plural(count, one, many = one + "s") {
+  return `${formatCount(count)} ${count === 1 ? one : many}`;
+}
+
+const formatCount = (value) => Math.round(value).toLocaleString("en-US");
+
+// A time with three digits and a unit, as `hotloop report` writes it.
+function formatTime(ns) {
+  const two = (value) => String(value).padStart(2, "0");
+  const seconds = Math.round(ns / 1e9);
+  if (ns <= 0) return "0 s";
+  if (seconds >= 3600) return `${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)} h`;
+  if (ns >= 6e11) return `${Math.floor(seconds / 60)}:${two(seconds % 60)} min`;
+  const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]].find(([least]) => ns >= least * 0.9995) || [1, "ns"];
+  const value = ns / size;
+  return `${value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0)} ${unit}`;
+}
+
+const formatSeconds = (seconds) => formatTime(seconds * 1e9);
+
+function formatBytes(bytes) {
+  if (bytes >= 2 ** 30) return `${(bytes / 2 ** 30).toFixed(2)} GB`;
+  return bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MB` : `${Math.round(bytes / 2 ** 10)} KB`;
+}
+
+// Shares come as whole tenths of a percent that add up; a share worked out here is brought to the same form.
+const formatShare = (tenths) => `${Math.floor(tenths / 10)}.${tenths % 10} %`;
+const tenthsOf = (part, whole) => (whole > 0 ? Math.min(1000, Math.round((part / whole) * 1000)) : 0);
+
+function formatRate(value) {
+  return value >= 1000 ? formatCount(value) : value.toPrecision(3);
+}
+
+// ---- colours: defined in the style sheet, read here for canvas, read again when the theme changes
+
+const themeListeners = [];
+const probe = make("i");
+document.body.append(probe);
+
+function colourOf(variable) {
+  probe.style.color = `var(--${variable})`;
+  return getComputedStyle(probe).color;
+}
+
+function startTheme() {
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  const button = byId("theme");
+  let chosen = null; // kept in memory only
+  const apply = () => {
+    const theme = chosen || (media.matches ? "dark" : "light");
+    document.documentElement.dataset.theme = theme;
+    button.textContent = theme === "dark" ? "Light" : "Dark";
+    for (const listener of themeListeners) listener();
+  };
+  button.addEventListener("click", () => {
+    chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    apply();
+  });
+  media.addEventListener("change", apply);
+  apply();
+}
+
+// ---- the tooltip: a name and lines of text
+
+const tip = byId("tip");
+
+function showTip(x, y, name, lines) {
+  tip.replaceChildren(make("b", name), ...lines.filter(Boolean).map((line) => make("span", line)));
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const left = x + 14 + box.width > innerWidth - 8 ? x - box.width - 14 : x + 14;
+  const top = y + 16 + box.height > innerHeight - 8 ? y - box.height - 12 : y + 16;
+  tip.style.left = `${Math.max(8, Math.min(left, innerWidth - box.width - 8))}px`;
+  tip.style.top = `${Math.max(8, top)}px`;
+}
+
+function hideTip() {
+  tip.hidden = true;
+}
+
+// `describe` answers [name, lines]; shown for the pointer and for the keyboard.
+function addTip(element, describe) {
+  element.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, ...describe()));
+  element.addEventListener("pointerleave", hideTip);
+  element.addEventListener("focus", () => {
+    if (!element.matches(":focus-visible")) return;
+    const box = element.getBoundingClientRect();
+    showTip(box.left, box.bottom - 8, ...describe());
+  });
+  element.addEventListener("blur", hideTip);
+}
+addEventListener("scroll", hideTip, { passive: true });
+addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
+
+// Redraw what depends on the width of an element, and only when it changed.
+function onResize(element, callback) {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (Math.abs(element.clientWidth - width) < 1) return;
+    width = element.clientWidth;
+    callback(width);
+  }).observe(element);
+}
+
+function kindLegend() {
+  const items = KINDS.map((kind, i) => make("span", make(`i.sample.k${i}`), kind));
+  return make("div.legend", ...items, make("span", make("i.sample.k0.inferred"), "≈ inferred, hatched"));
+}

@@ -1,0 +1,230 @@
+"""What the HTML report shows, as JSON-ready data: columns of numbers, one table of names, shares that add up.
+
+What lives here: selection and rounding, no markup. Invariants: every text went through `show`; rows beyond a limit are gathered
+into one that says how many they are; shares are whole tenths of a percent and add up to their parent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from ...analyse.owners import UNKNOWN
+from ...analyse.report import Report
+from ...analyse.timeline import Timeline
+from ...model import shard as m
+from ...model.ledger import Balance, Operation
+from ...model.session import DIED, ENDED
+from ...model.sheet import KINDS
+from ...record.summary import losses_text
+from .names import Names, show
+from .series import history_data
+from .sheet import round_parts, sheet_data, totals_data
+
+if TYPE_CHECKING:
+    from ...analyse.iterations import Iterations
+
+VERSION = 1
+_KIND_OF_LABEL = {m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}  # index into KINDS; all others are work
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many rows are shown one by one."""
+
+    sheet: int = 2000
+    operations: int = 10_000
+    lanes: int = 400
+    notes: int = 40
+    name_chars: int = 2000
+    names_bytes: int = 320_000
+
+    def halved(self) -> Limits:
+        return Limits(*(max(20, getattr(self, field.name) // 2) for field in fields(self)))
+
+    @property
+    def is_least(self) -> bool:
+        return self.operations <= 20 and self.names_bytes <= 20
+
+
+def page_data(report: Report, timeline: Timeline, history: Iterations | None, limits: Limits) -> dict[str, Any]:
+    """Everything the page draws."""
+    names = Names()
+    data = {
+        "version": VERSION,
+        "session": _session(report),
+        "quality": _quality(report),
+        "notes": _notes(report, limits.notes),
+        "totals": totals_data(report.sheet),
+        "owners": _owners(report),
+        "sheet": sheet_data(report.sheet, names, limits.sheet),
+        "timeline": _timeline(timeline, report, names),
+        "history": history_data(history, names) if history else None,
+        "operations": _operations(report, names, limits.operations),
+        "lanes": _lanes(report, limits.lanes),
+    }
+    data["names"] = names.finish(limits.name_chars, limits.names_bytes)
+    return data
+
+
+def _session(report: Report) -> dict[str, Any]:
+    meta, host = report.meta, report.meta.get("host")
+    command = meta.get("command")
+    start_ms = report.start_unix_ns // 1_000_000
+    return {
+        "name": show(report.name, 300),
+        "start_ms": start_ms if 0 < start_ms < 8_640_000_000_000_000 else None,  # what a Date takes
+        "wall_ns": report.wall_ns,
+        "loop_ns": report.loop_ns,
+        "coverage": report.coverage,
+        "sps": _number(report.sps),
+        "iterations": report.iterations_closed,
+        "counters": [[show(name, 60), value] for name, value in list(report.counters.items())[:20]],
+        "processes": len(report.processes),
+        "tracks": len(report.ledger.balances),
+        "command": show(" ".join(map(str, command)), 500) if isinstance(command, list) else "",
+        "host": [show(f"{key} {value}", 120) for key, value in list(host.items())[:12]] if isinstance(host, dict) else [],
+    }
+
+
+def _quality(report: Report) -> dict[str, Any]:
+    q = report.quality
+    return {
+        "recorded": q.recorded,
+        "events": q.events_kept,
+        "open": q.open_spans,
+        "losses": show(losses_text(q.losses), 400),
+        "lost": any(name not in m.HARMLESS_LOSSES for name in q.losses),
+        "own_cost_ns": _number(q.own_cost_ns),
+        "own_cost_error_ns": _number(q.own_cost_error_ns),
+        "profiler_share": q.profiler_share,
+        "native": q.native,
+        "memory_method": q.memory_method,
+        "died": len(q.died),
+    }
+
+
+def _notes(report: Report, limit: int) -> list[str]:
+    """What is odd, in sentences."""
+    q = report.quality
+    notes = [f"a problem while reading: {text}" for text in q.problems]
+    for process in report.processes:
+        if process.state != ENDED:
+            name = f"process {process.pid}" + (f" ({process.name})" if process.name else "")
+            died = "died; what it recorded is complete to its last finished span"
+            notes.append(f"{name} {died if process.state == DIED else 'is still running: this is what it had recorded by now'}")
+    for name, site in q.held_across_yield.items():
+        notes.append(f"'{show(name, 80)}' is held across a yield ({show(site, 120)}): use @profile_function on the generator")
+    if not q.native:
+        notes.append("recorded by the Python recorder: spans cost more than with the native one, and some waits are not seen")
+    shown = [show(note, 600) for note in notes[:limit]]
+    return shown + ([f"and {len(notes) - limit:,} more notes"] if len(notes) > limit else [])
+
+
+def _owners(report: Report) -> list[list[Any]] | None:
+    """Name, nanoseconds, share; None where no place in the code is known."""
+    if not set(report.owners) - {UNKNOWN, *KINDS}:
+        return None
+    shares = round_parts(list(report.owners.values()))
+    return [[name, ns, share] for (name, ns), share in zip(report.owners.items(), shares, strict=True)]
+
+
+def _timeline(timeline: Timeline, report: Report, names: Names) -> dict[str, Any]:
+    """Blocks by lane; starts as differences within a lane, which are short numbers."""
+    used = sorted(set(timeline.name.tolist()))
+    number = {name: i for i, name in enumerate(used)}
+    starts: list[int] = []
+    lane, before = -1, 0
+    for own, start in zip(timeline.lane.tolist(), timeline.start_ns.tolist(), strict=True):
+        starts.append(start - (before if own == lane else 0))
+        lane, before = own, start
+    return {
+        "end_ns": timeline.end_ns,
+        "lanes": [[_lane_name(report, x.shard, x.name), x.rows] for x in timeline.lanes],
+        "labels": [[names(timeline.names[i][0]), _KIND_OF_LABEL.get(timeline.names[i][1], 0)] for i in used],
+        "lane": timeline.lane.tolist(),
+        "row": timeline.row.tolist(),
+        "start": starts,
+        "dur": timeline.dur_ns.tolist(),
+        "label": [number[name] for name in timeline.name.tolist()],
+        "spans": [[i, n] for i, n in enumerate(timeline.spans.tolist()) if n != 1],
+        "windows": [[w.first, w.last, w.start_ns, w.end_ns] for w in timeline.windows],
+        "marks": [list(mark) for mark in timeline.marks],
+        "there": timeline.there,
+        "drawn": timeline.drawn,
+    }
+
+
+def _operations(report: Report, names: Names, limit: int) -> dict[str, Any]:
+    """Columns; what few rows have is listed beside them by row."""
+    every = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW, m.WAIT) and (o.calls or o.open)]
+    rows, rest = every[:limit], every[limit:]
+    files = Names()
+    sites = [report.sites.get(o.name, "").rpartition(":") for o in rows]
+    return {
+        "name": [names(o.name) for o in rows],
+        "wait": [i for i, o in enumerate(rows) if o.kind == m.WAIT],
+        "file": [files(file) for file, _, _ in sites],
+        "line": [int(line) if line.isascii() and line.isdigit() else 0 for _, _, line in sites],
+        "files": [show(file, 300) for file in files.all()],
+        "calls": [o.calls for o in rows],
+        "busy_ns": [o.busy_ns for o in rows],
+        "self_ns": [o.self_ns for o in rows],
+        "p50_ns": [round(o.percentile_ns(0.5)) for o in rows],
+        "p95_ns": [round(o.percentile_ns(0.95)) for o in rows],
+        "max_ns": [o.max_ns for o in rows],
+        "union_ns": [o.union_ns for o in rows],
+        "union_high_ns": [[i, o.union_high_ns] for i, o in enumerate(rows) if o.union_high_ns > o.union_ns],
+        "open": [[i, o.open] for i, o in enumerate(rows) if o.open],
+        "memory": [
+            [i, o.rise_max_bytes, int(o.peak_readings > 0)] for i, o in enumerate(rows) if o.peak_readings or o.end_readings
+        ],
+        "gpu": [[i, o.gpu_peak_bytes] for i, o in enumerate(rows) if o.gpu_peak_bytes],
+        "gathered": _gather(rest) if rest else None,
+    }
+
+
+def _gather(rest: Sequence[Operation]) -> dict[str, int]:
+    """What adds up over labels; unions and percentiles do not."""
+    return {
+        "rows": len(rest),
+        "calls": sum(o.calls for o in rest),
+        "busy_ns": sum(o.busy_ns for o in rest),
+        "self_ns": sum(o.self_ns for o in rest),
+    }
+
+
+def _lanes(report: Report, limit: int) -> dict[str, Any]:
+    balances = report.ledger.balances
+    rest = [_parts(b) for b in balances[limit:]]
+    sums = [sum(column) for column in zip(*rest, strict=True)]
+    return {
+        "rows": [
+            [
+                _lane_name(report, b.shard, b.name),
+                report.processes[b.shard].state,
+                b.coverage,
+                _parts(b),
+                round_parts(_parts(b)),
+            ]
+            for b in balances[:limit]
+        ],
+        "gathered": [len(rest), sums, round_parts(sums)] if rest else None,
+    }
+
+
+def _parts(b: Balance) -> list[int]:
+    return [b.exclusive_ns, b.waiting_ns, b.unattributed_ns, b.profiler_ns]
+
+
+def _lane_name(report: Report, shard: int, track: str) -> list[str]:
+    """Process and track; the main process goes without saying."""
+    process = report.processes[shard]
+    owner = "" if shard == 0 else f"{process.name} {process.pid}".strip()
+    return [show(owner, 80), show(track, 120)]
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

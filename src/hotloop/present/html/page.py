@@ -1,0 +1,77 @@
+"""The report as one HTML file: template, style, script and data put together.
+
+What lives here: assembly and its safety. Invariants: everything that comes from a session is inside one JSON block, in ASCII
+and without `<`, `>` and `&`, so nothing in it can end the block or open another; only our own style and script, known by
+their hashes, may run; nothing is fetched, nothing is stored. The same report gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from ...analyse.report import Report
+from ...analyse.timeline import Timeline
+from .data import Limits, page_data
+
+if TYPE_CHECKING:
+    from ...analyse.iterations import Iterations
+
+MAX_BYTES = 1_500_000  # what a mail or a code review takes without a thought
+SCRIPTS = ("base.js", "sheet.js", "icicle.js", "blocks.js", "timeline.js", "series.js", "tables.js", "main.js")
+_MARK = re.compile(r"%%(policy|style|data|script)%%")
+
+
+def report_html(report: Report, timeline: Timeline, history: Iterations | None) -> str:
+    """A whole page, ASCII but for our own text, of at most MAX_BYTES."""
+    style = _read("report.css")
+    script = '(() => {\n"use strict";\n' + "\n".join(_read(name) for name in SCRIPTS) + "})();\n"
+    parts = {"style": style, "script": script, "policy": _policy(style, script)}
+    room = MAX_BYTES - len((_read("template.html") + style + script).encode()) - 2000
+    parts["data"] = _fit(report, timeline, history, room)
+    return _MARK.sub(lambda found: parts[found[1]], _read("template.html"))
+
+
+def html_bytes(report: Report, timeline: Timeline, history: Iterations | None) -> bytes:
+    """The page as it is written to a file."""
+    return report_html(report, timeline, history).encode()
+
+
+def escape_json(data: Any) -> str:
+    """JSON that may stand inside a script element.
+
+    >>> escape_json("</script><!--&")
+    '"\\\\u003c/script\\\\u003e\\\\u003c!--\\\\u0026"'
+    """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _fit(report: Report, timeline: Timeline, history: Iterations | None, room: int) -> str:
+    """The data, with fewer rows as long as there is no room for them: what is left out is gathered and counted."""
+    limits = Limits()
+    while True:
+        text = escape_json(page_data(report, timeline, history, limits))
+        if len(text) <= room or limits.is_least:
+            return text
+        limits = limits.halved()
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is allowed but these two texts; and not even our script may turn text into markup."""
+    return (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _read(name: str) -> str:
+    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,350 @@
+"""The report as a person reads it in a terminal: where the time went, that the books close, what is odd.
+
+What lives here: results in, rich renderables out; `report_text` makes plain text of them. Nothing is known by colour alone:
+work is █, waiting ░, unattributed ▒, profiler ·.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterable
+from textwrap import wrap
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..analyse.bottlenecks import Analysis
+from ..analyse.iterations import Iterations
+from ..analyse.report import Report
+from ..model import shard as m
+from ..model.ledger import Operation
+from ..model.sheet import KINDS, PROFILER, SPAN, UNATTRIBUTED, WAITING, Sheet, fold_small, round_shares
+from ..record.summary import escape, losses_text, own_cost_text
+from .units import count_text, duration_text, interval_text, rate_text, share_text, spark_text
+
+STYLE = {SPAN: "blue", WAITING: "yellow", UNATTRIBUTED: "magenta", PROFILER: "bright_black"}
+FILL = {SPAN: "█", WAITING: "░", UNATTRIBUTED: "▒", PROFILER: "·"}
+WORD = {SPAN: "work", WAITING: "waiting", UNATTRIBUTED: "unattributed", PROFILER: "profiler"}
+OPERATIONS_SHOWN, LANES_SHOWN = 20, 24
+
+
+def report_text(report: Report, history: Iterations | None, analysis: Analysis, width: int = 100) -> str:
+    """The whole report as plain text."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    show_report(console, report, history, analysis)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def show_report(console: Console, report: Report, history: Iterations | None, analysis: Analysis) -> None:
+    width = console.width
+    for part in (
+        _header(report, width),
+        _balance(report, width),
+        _operations(report, analysis, width),
+        _lanes(report, width),
+        _iterations(history, width),
+        _quality(report),
+    ):
+        if part is not None:
+            console.print(part, highlight=False, soft_wrap=False)
+
+
+# ---- header ----
+
+
+def _header(report: Report, width: int) -> RenderableType:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.start_unix_ns / 1e9)) if report.start_unix_ns else ""
+    states: dict[str, int] = {}
+    for process in report.processes:
+        states[process.state] = states.get(process.state, 0) + 1
+    processes = ", ".join(f"{n} {state}" for state, n in states.items())
+    title = Text.assemble(("HotLoop  ", "bold"), (escape(report.name), "bold"), f"  {when}")
+    facts = [
+        f"wall {duration_text(report.wall_ns)}",
+        f"loop {duration_text(report.loop_ns)}",
+        f"coverage {share_text(report.coverage)}",
+    ]
+    if report.sps is not None:
+        facts.append(f"{rate_text(report.sps)} env steps/s")
+    if report.iterations_closed:
+        facts.append(f"{report.iterations_closed:,} iterations")
+    facts += [f"{count_text(n)} {escape(name)}" for name, n in report.counters.items() if name != "env_steps"]
+    facts.append(f"{len(report.processes)} process{'es' * (len(report.processes) != 1)} ({processes})")
+    return Group(title, _wrap(facts, width), "")
+
+
+def _wrap(parts: Iterable[str], width: int, indent: str = "") -> str:
+    """`a · b · c`, broken where the terminal ends."""
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + 3 + len(part) > width - len(indent):
+            lines.append("")
+        lines[-1] += f" · {part}" if lines[-1] else part
+    return "\n".join(indent + line for line in lines)
+
+
+# ---- balance sheet ----
+
+
+def _balance(report: Report, width: int) -> RenderableType | None:
+    if report.sheet is None or not report.sheet.wall_ns:
+        return None
+    track = report.ledger.balances[0].name
+    sheet = fold_small(report.sheet, report.sheet.wall_ns // 200, most_children=10)
+    bar = 24 if width >= 100 else 14
+    table = Table(box=None, padding=(0, 1, 0, 0), show_header=True, header_style="bold", expand=False)
+    table.add_column(f"WHERE THE TIME WENT  ({escape(track)})", no_wrap=True, overflow="ellipsis", max_width=width - bar - 32)
+    for head in ("share", "time", "calls"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, width=bar)
+    shares = round_shares(sheet)
+    guides = _guides(sheet)
+    mixes = _mixes(sheet)
+    for i, row in enumerate(sheet.rows):
+        name = Text(guides[i], style="bright_black")
+        name.append("≈ " if row.inferred and not sheet.rows[row.parent].inferred else "", style="bright_black")
+        name.append(escape(row.name), style="bold" if row.depth <= 1 and row.kind == SPAN else _shade(row.kind, row.leaf))
+        table.add_row(
+            name, f"{shares[i] / 10:.1f} %", duration_text(row.ns), count_text(row.calls) if row.calls else "",
+            _bar(mixes[i], sheet.wall_ns, bar),
+        )  # fmt: skip
+    return Group(table, *_sum_lines(report.sheet, width), *_owners(report, width), "")
+
+
+def _shade(kind: str, leaf: bool) -> str:
+    return STYLE[kind] if leaf and kind != SPAN else ""
+
+
+def _sum_lines(sheet: Sheet, width: int) -> list[Text]:
+    totals = [sheet.total_ns(kind) for kind in KINDS]
+    steps = _rounded(totals, sheet.wall_ns)
+    line = Text("  ")
+    for i, (kind, step) in enumerate(zip(KINDS, steps, strict=True)):
+        line.append(" + " if i else "")
+        line.append(f"{FILL[kind]} ", style=STYLE[kind])
+        line.append(f"{WORD[kind]} {step / 10:.1f}")
+    line.append(" = 100.0 %")
+    lines = [line]
+    inferred = sum(sheet.total_ns(kind, inferred=True) for kind in KINDS)
+    if inferred:
+        note = (
+            f"≈ {share_text(inferred / sheet.wall_ns)} is inferred: the track waited for work it had handed over, and that "
+            "time is shared out by the thread-time the work took; all else was measured directly"
+        )
+        lines += [Text(x, style="bright_black") for x in wrap(note, width, initial_indent="  ", subsequent_indent="    ")]
+    return lines
+
+
+def _rounded(parts: list[int], whole: int) -> list[int]:
+    """Tenths of a percent that add up."""
+    if not whole:
+        return [0] * len(parts)
+    floors = [1000 * p // whole for p in parts]
+    order = sorted(range(len(parts)), key=lambda i: -(1000 * parts[i] % whole))
+    for i in order[: 1000 - sum(floors)]:
+        floors[i] += 1
+    return floors
+
+
+def _owners(report: Report, width: int) -> list[RenderableType]:
+    known = {name: ns for name, ns in report.owners.items() if name not in (WAITING, UNATTRIBUTED, PROFILER)}
+    if not known or set(known) == {"unknown"}:
+        return []
+    shares = _rounded(list(report.owners.values()), report.wall_ns)
+    parts = [f"{name} {share / 10:.1f} %" for name, share in zip(report.owners, shares, strict=True) if share]
+    return [Text(_wrap([f"owned by: {parts[0]}", *parts[1:]], width, "  "))]
+
+
+def _guides(sheet: Sheet) -> list[str]:
+    """The branches drawn in front of each row."""
+    last: dict[int, int] = {}
+    for i, row in enumerate(sheet.rows):
+        last[row.parent] = i
+    prefix: list[str] = []
+    guides: list[str] = []
+    for i, row in enumerate(sheet.rows):
+        if row.depth == 0:
+            guides.append("")
+            prefix.append("")
+            continue
+        ends = last[row.parent] == i
+        guides.append(prefix[row.parent] + ("└ " if ends else "├ "))
+        prefix.append(prefix[row.parent] + ("  " if ends else "│ "))
+    return guides
+
+
+def _mixes(sheet: Sheet) -> list[dict[str, int]]:
+    """Per row: what its leaves hold, by kind."""
+    mixes: list[dict[str, int]] = [dict.fromkeys(KINDS, 0) for _ in sheet.rows]
+    for i in range(len(sheet.rows) - 1, -1, -1):
+        row = sheet.rows[i]
+        if row.leaf:
+            mixes[i][row.kind] += row.ns
+        if row.parent >= 0:
+            for kind in KINDS:
+                mixes[row.parent][kind] += mixes[i][kind]
+    return mixes
+
+
+def _bar(mix: dict[str, int], whole: int, width: int) -> Text:
+    text, at, before = Text(), 0, 0
+    for kind in KINDS:
+        at += mix[kind]
+        upto = round(width * at / whole) if whole else 0
+        text.append(FILL[kind] * (upto - before), style=STYLE[kind])
+        before = upto
+    if not before and any(mix.values()):
+        text.append("▏", style="bright_black")
+    return text
+
+
+# ---- tables ----
+
+
+def _table(width: int, *heads: tuple[str, str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
+    for i, (head, justify) in enumerate(heads):
+        table.add_column(
+            head, justify="left" if justify == "left" else "right", no_wrap=True,
+            overflow="ellipsis", max_width=max(18, width // 3) if i == 0 else None,
+        )  # fmt: skip
+    return table
+
+
+def _operations(report: Report, analysis: Analysis, width: int) -> RenderableType | None:
+    shown = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
+    if not shown:
+        return Padding(Text('No span was recorded: wrap a part of the loop in `with hotloop.profile("name")`.'), (0, 0, 1, 0))
+    heads = ["calls", "total", "self", "avg", "p95", "wall", "conc"]
+    if width >= 96:
+        heads[5:5] = ["max"]
+    if width >= 116:
+        heads += ["mem peak", "gpu peak", "score"]
+    table = _table(width, ("OPERATIONS", "left"), *((head, "right") for head in heads), ("level", "left"))
+    ranked = {b.name: b for b in (*analysis.bottlenecks, *analysis.rare)}
+    for o in shown[:OPERATIONS_SHOWN]:
+        cells = _cells(o, report.wall_ns)
+        rank = ranked.get(o.name)
+        cells["score"] = f"{rank.score:.1f}" if rank else ""
+        levels = ", ".join(rank.levels) if rank else ""
+        table.add_row(
+            escape(o.name), *(cells[head] for head in heads), Text(levels, style="red" if "CRITICAL" in levels else "")
+        )
+    rest = shown[OPERATIONS_SHOWN:]
+    more = [
+        f"  … {len(rest)} more with {duration_text(sum(o.self_ns for o in rest))} of their own; all are in --json and --html"
+    ]
+    key = "total: time open, summed over threads; wall: share of the wall time with at least one open; conc: total ÷ that"
+    notes = [Text(x, style="bright_black") for x in wrap(key, width, initial_indent="  ", subsequent_indent="  ")]
+    return Group(table, *(more if rest else []), *notes, "")
+
+
+def _cells(o: Operation, wall_ns: int) -> dict[str, str]:
+    measured = o.peak_readings or o.end_readings
+    share = share_text(min(1.0, o.union_ns / wall_ns) if wall_ns else 0.0)
+    if o.union_high_ns > o.union_ns and wall_ns:
+        share = interval_text(o.union_ns / wall_ns, min(1.0, o.union_high_ns / wall_ns))
+    return {
+        "calls": count_text(o.calls) + (f"+{o.open} open" if o.open else ""),
+        "total": duration_text(o.busy_ns),
+        "self": duration_text(o.self_ns),
+        "avg": duration_text(o.mean_ns),
+        "p95": duration_text(o.percentile_ns(0.95)),
+        "max": duration_text(o.max_ns),
+        "wall": share,
+        "conc": f"{o.concurrency:.2f}",
+        "mem peak": ("" if o.peak_readings else "~") + f"{o.rise_max_bytes / (1 << 20):.1f} MB" if measured else "",
+        "gpu peak": f"{o.gpu_peak_bytes / (1 << 20):.1f} MB" if o.gpu_peak_bytes else "",
+    }
+
+
+def _lanes(report: Report, width: int) -> RenderableType | None:
+    balances = report.ledger.balances
+    if not balances:
+        return None
+    bar = width - 84
+    table = _table(66, ("LANES", "left"), ("lifetime", "r"), *((WORD[k] if k != SPAN else "exclusive", "r") for k in KINDS))
+    if bar >= 10:
+        table.add_column("", no_wrap=True, width=bar)
+    order = sorted(range(len(balances)), key=lambda i: (balances[i].shard != 0, i != 0, -balances[i].lifetime_ns))
+    for i in order[:LANES_SHOWN]:
+        b = balances[i]
+        process = report.processes[b.shard]
+        owner = "" if b.shard == 0 else f"{process.name or 'process'} {process.pid} / "
+        state = "" if process.state == "ended" else f" ({process.state})"
+        parts = {SPAN: b.exclusive_ns, WAITING: b.waiting_ns, UNATTRIBUTED: b.unattributed_ns, PROFILER: b.profiler_ns}
+        shares = _rounded(list(parts.values()), b.lifetime_ns)
+        table.add_row(
+            escape(owner + b.name + state), duration_text(b.lifetime_ns), *(f"{x / 10:.1f} %" for x in shares),
+            *([_bar(parts, b.lifetime_ns, bar)] if bar >= 10 else []),
+        )  # fmt: skip
+    rest = len(order) - LANES_SHOWN
+    return Group(table, *([f"  … {rest} more lanes"] if rest > 0 else []), "")
+
+
+# ---- iterations ----
+
+
+def _iterations(history: Iterations | None, width: int) -> RenderableType | None:
+    if history is None:
+        return None
+    p, series = history.percentiles, history.series
+    lines = [Text("ITERATIONS", style="bold")]
+    facts = [
+        f"{history.closed:,} closed",
+        f"median {duration_text(p['p50'] * 1e9)}",
+        f"p95 {duration_text(p['p95'] * 1e9)}",
+        f"p99 {duration_text(p['p99'] * 1e9)}",
+        f"warm-up: {history.warm_up.reason}",
+    ]
+    lines.append(Text(_wrap(facts, width, "  ")))
+    wide = min(60, width - 48)
+    lines.append(Text(f"  time per iteration  {spark_text(series.seconds, wide)}"))
+    if "env_steps" in series.rates:
+        sps = series.rates["env_steps"]
+        lines.append(Text(f"  env steps/s         {spark_text(sps, wide)}  {rate_text(sps.min())}–{rate_text(sps.max())}"))
+    if history.trends:
+        for t in history.trends[:5]:
+            why = f"calls ×{t.calls_growth:.2f}, time per call ×{t.cost_growth:.2f}"
+            text = f"  '{escape(t.name)}' {t.trend.verdict} ×{t.trend.growth:.2f} over the run "
+            text += f"[{t.trend.growth_low:.2f}, {t.trend.growth_high:.2f}]: {why}"
+            lines.append(Text(text, style="red" if t.trend.verdict == "grows" else ""))
+    else:
+        lines.append(Text(f"  trend: {history.overall.reason or 'no label grows or falls with the run'}"))
+    for slow in history.slowest[:3]:
+        if slow.times_median < 1.2:
+            break
+        name = f"#{slow.number}" if slow.merged == 1 else f"#{slow.number}–{slow.number + slow.merged - 1}"
+        why = ", ".join(f"{escape(n)} +{duration_text(s * 1e9)}" for n, s in slow.excess)
+        lines.append(Text(f"  slow: {name} {duration_text(slow.seconds * 1e9)} (×{slow.times_median:.1f} the median) {why}"))
+    return Group(*lines, "")
+
+
+# ---- trust ----
+
+
+def _quality(report: Report) -> RenderableType:
+    q = report.quality
+    spans = f"{q.recorded:,} spans recorded" + (f", {q.open_spans:,} open" if q.open_spans else "")
+    parts = [spans, losses_text(q.losses), own_cost_text(q.own_cost_ns, q.own_cost_error_ns, q.profiler_share)]
+    if any(o.peak_readings or o.end_readings for o in report.operations):
+        parts.append(f"memory: {q.memory_method}")
+    if not q.native:
+        parts.append("recorded by the Python twin")
+    lines: list[RenderableType] = [Text("QUALITY", style="bold"), *(Text("  " + part) for part in parts)]
+    if q.died:
+        lines.append(
+            Text(f"  died: process {', '.join(str(pid) for pid in q.died)}; what they recorded is included", style="red")
+        )
+    lines += [Text(f"  note: {escape(text)}") for text in q.problems[:20]]
+    if len(q.problems) > 20:
+        lines.append(Text(f"  … {len(q.problems) - 20} more notes in --json"))
+    for name, site in q.held_across_yield.items():
+        lines.append(
+            Text(f"  note: '{escape(name)}' is held across a yield ({escape(site)}): use @profile_function on the generator")
+        )
+    return Group(*lines)

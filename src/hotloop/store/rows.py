@@ -1,0 +1,85 @@
+"""What a shard's header counts and when: work counters, iterations, memory snapshots. Standard library only.
+
+Invariant: as in `store.shard`; rows are read one by one, so that nothing is larger than what the block holds.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ..model import shard as m
+from . import schema as s
+from .blocks import MAX_BYTES, MAX_NS, U32, Blocks, Window
+
+
+def read_counters(d: Blocks) -> list[tuple[str, int]]:
+    counters: dict[str, int] = {}
+    for i in range(s.COUNTER_SLOTS):
+        offset, size, total, _ = d.head[s.H_COUNTERS + 4 * i : s.H_COUNTERS + 4 * i + 4]
+        if not offset:
+            break
+        name = d.name(offset, size)
+        counters[name if name not in counters else f"{name} ({i})"] = _signed(total)
+    return list(counters.items())
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def read_iterations(
+    d: Blocks, paths: int, tracks: int, names: list[str], window: Window
+) -> tuple[tuple[m.Iteration, ...], int]:
+    """The rows, and how many iterations were closed."""
+    which, used = d.head[s.H_ITER_STATE] >> 32, d.head[s.H_ITER_STATE] & U32
+    closed = d.word(s.H_ITERATIONS, U32, "number of iterations")
+    block = next((b for b in d.blocks if b.kind == s.ITERATIONS and b.ordinal == which), None)
+    if block is None or not used:
+        return (), closed
+    # Rows are published by the header's word, not the block's: what counts is what the block has room for.
+    at, stop = block.offset, block.offset + 8 * min(used, block.fits // 8)
+    most = window.most_ns * max(1, tracks)
+    rows: list[m.Iteration] = []
+    seen, until = 0, window.start_ns  # what the rows before tell of
+    while at + 8 * s.ROW_WORDS <= stop:
+        first, start, end, sizes = struct.unpack_from("<4Q", d.data, at)
+        number, merged = first & U32, max(1, first >> 32)
+        entries, counts = sizes & U32, sizes >> 32
+        at += 8 * s.ROW_WORDS
+        split, after = at + 16 * entries, at + 16 * (entries + counts)
+        if after > stop or number < seen or not until <= start <= end or not window.holds(end):
+            d.problems.append(f"the iterations from number {seen} on cannot be read")
+            return tuple(rows), min(closed, seen)
+        self_ns: dict[int, int] = {}
+        calls: dict[int, int] = {}
+        for key, value in struct.iter_unpack("<QQ", d.data[at:split]):
+            path = key & U32
+            if path < paths and value <= most:
+                self_ns[path] = self_ns.get(path, 0) + value
+                calls[path] = calls.get(path, 0) + (key >> 32)
+        counted = {}
+        for key, value in struct.iter_unpack("<QQ", d.data[split:after]):
+            if key < len(names):
+                counted[names[key]] = _signed(value)
+        rows.append(m.Iteration(number, merged, start, end, self_ns, calls, counted))
+        at, seen, until = after, number + merged, end
+    if abs(closed - seen) > 1:
+        d.problems.append(f"{closed} iterations are claimed and {seen} told of; the latter counts")
+        closed = seen
+    return tuple(rows), closed
+
+
+def read_snapshots(d: Blocks, paths: int, window: Window) -> tuple[m.Snapshot, ...]:
+    seen = d.head[s.H_SNAPSHOTS]
+    out = []
+    bad = 0
+    for i in range(max(0, seen - s.SNAPSHOT_SLOTS), seen) if seen < MAX_NS else ():
+        at = s.H_SNAPSHOTS + 1 + i % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
+        time_ns, path, rss, peak = d.head[at : at + s.SNAPSHOT_WORDS]
+        if path < paths and window.holds(time_ns) and max(rss, peak) <= MAX_BYTES:
+            out.append(m.Snapshot(time_ns, path, rss, peak))
+        else:
+            bad += 1
+    if bad:
+        d.problems.append(f"{bad} memory snapshots hold impossible values and are left out")
+    return tuple(out)
