@@ -1,4 +1,4 @@
-"""Reading a session of 10⁶ events and 10⁴ labels.
+"""Reading a session of 10⁶ events and 10⁴ labels, and the terminal report of it.
 
 python benchmarks/reader.py
 """
@@ -21,9 +21,11 @@ import sys, hotloop
 from hotloop import profile
 path = hotloop.start(out=sys.argv[1], budget=96 << 20, log_events=2_000_000, ring_events=65536)
 names = [f"label/{i:05d}" for i in range(10_000)]
-for _ in range(100):
+for i in range(102):
     for name in names:
         with profile(name): pass
+    if i == 100:  # the timeline keeps the first iterations in full
+        hotloop.count("env_steps", 256); hotloop.step()
 print(path)
 hotloop.stop()
 """
@@ -52,14 +54,16 @@ def main() -> int:
         for _ in range(5):
             done = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True)
             runs.append(json.loads(done.stdout))
-        begin = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "hotloop", "report", path], capture_output=True, check=True)
-        command = time.perf_counter() - begin
+        commands = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "hotloop", "report", path], capture_output=True, check=True)
+            commands.append(time.perf_counter() - begin)
     best = min(runs, key=lambda r: r["load"] + r["report"])
     table = Table(f"reading {best['events']:,} events and {best['labels']:,} labels ({size:.0f} MB)")
     table.add("Session.load", best["load"], 1.0, "s")
     table.add("report from it", best["report"], None, "s")
-    table.add("`hotloop report`, from command to text", command, None, "s")
+    table.add("`hotloop report`, from command to text", min(commands), 1.5, "s", note=f"of {len(commands)}")
     return table.show()
 
 

@@ -57,10 +57,17 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
 
     from ..present.listing import list_table
 
+    from ..record.summary import escape
+
     Console(legacy_windows=False).print(list_table(rows))
+    for row in rows:
+        if "problem" in row:
+            click.echo(f"unreadable: {escape(str(row['problem']))}")
     if len(found) > last:
         click.echo(f"… {len(found) - last} earlier ones: --last {len(found)}")
-    click.echo(f"\nnext: hotloop report {found[-1]}")
+    readable = [row["session"] for row in rows if "problem" not in row]
+    if readable:
+        click.echo(f"\nnext: hotloop report {readable[-1]}")
 
 
 def _describe(path: Path) -> dict[str, object]:

@@ -20,8 +20,7 @@ def list_table(rows: Sequence[dict[str, Any]]) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("largest", overflow="ellipsis", no_wrap=True, min_width=10)
     for row in rows:
-        if "problem" in row:
-            table.add_row(escape(row["session"]), Text("unreadable", style="red"), "", "", "", "", escape(row["problem"]))
+        if "problem" in row:  # said below the table
             continue
         share = f" {share_text(row['largest_share'])}" if row["largest_share"] is not None else ""
         table.add_row(

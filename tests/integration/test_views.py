@@ -1,0 +1,169 @@
+"""What people read: the terminal report, the seed systems' blocks, live printing, lists."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
+from hotloop.analyse.iterations import read_iterations
+from hotloop.cli.main import main
+from hotloop.present.terminal import report_text
+
+LOOP = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from hotloop import *
+
+def rollout(i):
+    for _ in range(5):
+        with profile("env_step"): time.sleep(0.0005)
+
+def train(iterations):
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(iterations):
+            with profile("collect"): list(pool.map(rollout, range(4)))
+            with profile("gradient_calculation"):
+                sum(range(20_000))
+                with profile("optimizer_step", track_memory=True): sum(range(20_000))
+            count("env_steps", 20); count("episodes")
+            step()
+"""
+
+
+@pytest.fixture
+def done(run):
+    return run(LOOP + 'start(name="views")\ntrain(12)\nstop()\n')
+
+
+def percentages(text: str) -> list[float]:
+    return [float(found) for found in re.findall(r"(\d+\.\d) ?%", text)]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_terminal_report_fits_and_nothing_is_above_a_hundred_percent(done, width):
+    report = done.report
+    text = report_text(report, read_iterations(report.counting), find_bottlenecks(list_operations(report), 0), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert all(0 <= value <= 100 for value in percentages(text))
+    for word in ("collect", "env_step", "work", "waiting", "unattributed", "profiler", "LANES", "losses none"):
+        assert word in text
+    text = " ".join(text.split())
+    (sums,) = re.findall(
+        r"work ([\d.]+) \+ . waiting ([\d.]+) \+ . unattributed ([\d.]+) \+ . profiler ([\d.]+) = 100.0 %", text
+    )
+    assert sum(map(float, sums)) == pytest.approx(100)
+
+
+def test_views_are_printed_of_a_session(done, capsys):
+    (path,) = (done.folder / "runs").iterdir()
+    assert main(["report", str(path), "--view", "components"]) == 0
+    components = capsys.readouterr().out
+    assert "1. Collect" in components
+    assert "- ≈ Env Step" in components
+    assert "Total" in components.splitlines()[-1]
+    assert "(100.0%)" in components.splitlines()[-1]
+    assert main(["report", str(path), "--view", "episodes"]) == 0
+    episodes = capsys.readouterr().out
+    assert "PERFORMANCE SUMMARY (per episode)" in episodes
+    assert "Optimizer Step: " in episodes
+    assert "[inside gradient_calculation" in episodes, "nested time is said to be part of its parent's"
+    assert "of thread time" in next(line for line in episodes.splitlines() if line.startswith("  Step: "))
+    assert "Peak Memory Usage: " in episodes
+    assert "Average CPU Usage: " in episodes
+    assert main(["report", str(path), "--view", "rollout"]) == 0
+    rollout = capsys.readouterr().out
+    assert "Rollout Timing Profile (agent_step=240)" in rollout
+    assert rollout.count("<-- BOTTLENECK") == 1
+    assert all(value <= 100 for value in percentages(components + episodes))
+
+
+def test_logs_are_written_where_asked_for(done, capsys, tmp_path):
+    (path,) = (done.folder / "runs").iterdir()
+    folder = tmp_path / "logs" / "profiling"
+    assert main(["report", str(path), "--logs", str(folder)]) == 0
+    assert main(["report", str(path), "--logs", str(folder)]) == 0
+    raw, reports = (sorted((folder / kind).iterdir(), key=lambda p: len(p.name)) for kind in ("raw", "reports"))
+    assert len(raw) == len(reports) == 2, "nothing is overwritten"
+    assert re.fullmatch(r"views_\d{8}_\d{6}\.json", raw[0].name)
+    assert re.fullmatch(r"views_\d{8}_\d{6}_summary\.txt", reports[0].name)
+    assert json.loads(raw[0].read_text())["name"] == "views"
+    assert "SYSTEM RESOURCE USAGE" in reports[0].read_text()
+
+
+def test_training_prints_its_own_blocks_and_logs(run):
+    done = run(
+        LOOP
+        + """
+start(name="live", print_every=4, summary_every=100)
+train(12)
+p = get_profiler()
+p.print_components(); p.print_episodes(); p.print_rollout(3)
+raw, summary = p.save_logs("../evil", "logs")
+print(raw, summary)
+stop()
+p.print_rollout()
+"""
+    )
+    out = done.stdout
+    assert out.count("Rollout Timing Profile (agent_step=80)") == 1
+    assert out.count("Rollout Timing Profile (agent_step=160)") == 1
+    assert out.count("(mean of 4)") == 3
+    assert out.count("PROFILING SUMMARY") == 2, "after 100 and after 200 env steps"
+    assert "Component Breakdown:" in out
+    assert "PERFORMANCE SUMMARY (per episode)" in out
+    assert "(mean of 3)" in out
+    assert not (done.folder.parent / "evil").exists()
+    assert [p.parent.name for p in sorted((done.folder / "logs").rglob("*_*.*"))] == ["raw", "reports"]
+    assert done.report.quality.losses == {}
+    balance = done.report.ledger.balances[0]
+    assert balance.profiler_ns > 0, "what was printed is charged to the profiler"
+
+
+def test_sessions_are_listed_side_by_side(done, capsys, monkeypatch):
+    monkeypatch.chdir(done.folder)
+    (done.folder / "runs" / "broken" / "shards").mkdir(parents=True)
+    assert main(["list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row.get("name") for row in rows} == {"views", None}
+    (good,) = [row for row in rows if "name" in row]
+    assert (good["state"], good["iterations"], good["largest"]) == ("ended", 12, "env_step")
+    (bad,) = [row for row in rows if "problem" in row]
+    assert "holds no recording" in bad["problem"]
+    assert main(["list"]) == 0
+    assert "unreadable" in capsys.readouterr().out
+    assert main(["list", "nowhere"]) == 3
+
+
+def test_report_files_are_written_and_never_replaced_unasked(done, capsys, tmp_path):
+    (path,) = (done.folder / "runs").iterdir()
+    text, page, chart = (tmp_path / name for name in ("report.txt", "report.html", "run.png"))
+    arguments = ["report", str(path), "--text", str(text), "--html", str(page), "--charts", str(chart)]
+    assert main(arguments) == 0
+    assert "WHERE THE TIME WENT" in text.read_text()
+    assert page.read_text().startswith("<!doctype html>")
+    assert chart.read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    assert main(arguments) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main([*arguments, "--force"]) == 0
+
+
+def test_the_json_report_carries_balance_and_history(done, capsys):
+    (path,) = (done.folder / "runs").iterdir()
+    assert main(["report", str(path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    rows = data["balance"]
+    assert rows[0]["ns"] == data["tracks"][0]["lifetime_ns"]
+    for i, row in enumerate(rows):
+        below = [other["ns"] for other in rows if other["parent"] == i]
+        assert not below or sum(below) == row["ns"]
+        assert 0 <= row["share"] <= 1
+    assert sum(data["owners"].values()) == pytest.approx(data["wall_s"])
+    assert "your code" in data["owners"]
+    assert data["iterations"]["percentiles_s"]["p50"] > 0
+    assert data["iterations"]["warm_up"]["reason"]
+    step = next(o for o in data["operations"] if o["name"] == "env_step")
+    assert step["site"].endswith("train.py:8")
