@@ -70,12 +70,13 @@ class Profiler:
         out: str | os.PathLike[str] = "runs",
         print_every: int = 0,
         summary_every: int = 0,
+        system: bool = False,
         **options: Any,
     ) -> Path:
         """Start a session in a new directory `out/NAME-TIME` and answer its path.
 
         `print_every=N` prints the timing of the latest iterations every N of them, `summary_every=N` the summary table every
-        N env steps (iterations, where none are counted).
+        N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
@@ -87,7 +88,7 @@ class Profiler:
         from .record.recorder import Recording
 
         recording = Recording(_recorder)
-        path = recording.begin(name or _default_name(), out, **options)
+        path = recording.begin(name or _default_name(), out, system, **options)
         self._recording, self._paused = recording, False
         if print_every or summary_every:
             from .record.live import Announcer
@@ -109,10 +110,12 @@ class Profiler:
         recording, self._recording = self._recording, None
         if recording is None:
             return None
-        self._last, self._last_resources = _recorder.snapshot(), recording.resources()
+        self._last = _recorder.snapshot()
         self._paused = False
         _recorder.set_on_step(None)
-        return recording.end()
+        path = recording.end()
+        self._last_resources = recording.meta.get("resources", {})
+        return path
 
     def enable(self) -> None:
         """Start with defaults, or go on after `disable()`."""
@@ -284,10 +287,11 @@ def start(
     out: str | os.PathLike[str] = "runs",
     print_every: int = 0,
     summary_every: int = 0,
+    system: bool = False,
     **options: Any,
 ) -> Path:
     """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
-    return _profiler.start(name, out, print_every, summary_every, **options)
+    return _profiler.start(name, out, print_every, summary_every, system, **options)
 
 
 def stop() -> Path | None:

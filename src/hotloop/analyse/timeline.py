@@ -80,7 +80,7 @@ def make_timeline(session: SessionData, limit: int = 20_000) -> Timeline:
     kept = rows
     if len(rows) > limit:
         iterations = _choose_ends(iterations, rows["start"], limit)
-        kept = rows[_touch(rows, _join(iterations))]
+        kept = rows if len(iterations) == 1 and iterations[0].first < 0 else rows[_touch(rows, _join(iterations))]
     lanes, blocks = _place(kept, names, session)
     blocks = _merge_tiny(blocks, limit)
     row = _assign_rows(blocks)
@@ -165,8 +165,9 @@ class _Names:
 def _find_iterations(session: SessionData, base_ns: int, rows: Rows) -> list[Window]:
     """The iterations that have events, by the clock of the process that counts them, in order; without any, one for all."""
     counting = max(range(len(session.shards)), key=lambda i: session.shards[i].iterations_closed)
-    mine = rows[(rows["shard"] == counting) & ~rows["open"]]
-    if not session.shards[counting].iterations_closed or not len(mine):
+    closed = session.shards[counting].iterations_closed
+    mine = rows[(rows["shard"] == counting) & ~rows["open"]] if closed else rows[:0]
+    if not len(mine):
         return [Window(-1, -1, 0, int((rows["start"] + rows["dur"]).max(initial=0)))]
     # An event belongs to the iteration it ends in, so one ends with its last event and the next begins there. Where the one
     # before was not kept, it begins with its first event to end; the first to start may have come from far before.
@@ -199,10 +200,14 @@ def _join(iterations: list[Window]) -> list[Window]:
 
 
 def _choose_ends(iterations: list[Window], starts: Ints, limit: int) -> list[Window]:
-    """The first and the latest iterations: about half of the limit each, and one of each at least."""
+    """The first and the latest iterations: nearly half of the limit each, and one of each at least.
+
+    Nearly: spans that reach into a window come on top.
+    """
+    room = limit * 49 // 100
     counts = [int(n) for n in np.diff(np.searchsorted(starts, [(w.start_ns, w.end_ns) for w in iterations]), axis=1).ravel()]
-    early = _count_fitting(counts, limit // 2)
-    late = min(_count_fitting(counts[::-1], limit // 2), len(iterations) - early)
+    early = _count_fitting(counts, room)
+    late = min(_count_fitting(counts[::-1], room), len(iterations) - early)
     return iterations[:early] + iterations[len(iterations) - late :]
 
 
@@ -231,15 +236,14 @@ def _place(rows: Rows, names: _Names, session: SessionData) -> tuple[list[tuple[
     lane_of = np.full(len(tracks), -1, np.int16)
     lane_of[kept] = np.arange(len(kept))
     lane, depth = lane_of[at], names.depth(rows).astype(np.int16)
+    drawn = (lane >= 0) & (depth < MAX_ROWS)
     # The rows come in order of start; 16 bits sort in linear time.
-    order = np.argsort(lane * np.int16(MAX_ROWS) + np.minimum(depth, MAX_ROWS - 1), kind="stable")
-    order = order[(lane[order] >= 0) & (depth[order] < MAX_ROWS)]
-    rows = rows[order]
-    blocks = np.empty(len(rows), _BLOCK)
+    order = np.argsort(np.where(drawn, lane * np.int16(MAX_ROWS) + depth, np.int16(MAX_LANES * MAX_ROWS)), kind="stable")
+    order = order[: np.count_nonzero(drawn)]
+    blocks = np.empty(len(order), _BLOCK)
     blocks["lane"], blocks["depth"] = lane[order], depth[order]
-    blocks["start"], blocks["dur"] = rows["start"], rows["dur"]
-    blocks["name"] = names.number(rows)
-    blocks["spans"] = ~rows["open"]
+    blocks["start"], blocks["dur"] = rows["start"][order], rows["dur"][order]
+    blocks["name"], blocks["spans"] = names.number(rows)[order], ~rows["open"][order]
     return [tracks[i] for i in kept], blocks
 
 

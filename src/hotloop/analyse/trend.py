@@ -67,24 +67,26 @@ class _Slope:
     error: Floats
     freedom: int
 
-    def below(self, value: float) -> float:
+    def below(self, values: Floats) -> Floats:
         from scipy.special import stdtr  # type: ignore[import-untyped]
 
-        return float(self.weight @ stdtr(self.freedom, (value - self.centre) / self.error))
+        return stdtr(self.freedom, (values[:, None] - self.centre) / self.error) @ self.weight  # type: ignore[no-any-return]
 
-    def quantile(self, share: float) -> float:
+    def quantiles(self, *shares: float) -> Floats:
         from scipy.special import stdtrit
 
-        ends = self.centre + self.error * stdtrit(self.freedom, share)
-        low, high = float(ends.min()), float(ends.max())
-        for _ in range(40):
+        share = np.array(shares)
+        ends = self.centre + self.error * stdtrit(self.freedom, share[:, None])
+        low, high = ends.min(axis=1), ends.max(axis=1)
+        for _ in range(30):
             middle = (low + high) / 2
-            low, high = (middle, high) if self.below(middle) < share else (low, middle)
-        return (low + high) / 2
+            short = self.below(middle) < share
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        return (low + high) / 2  # type: ignore[no-any-return]
 
     @property
     def p_value(self) -> float:
-        below = self.below(0.0)
+        below = float(self.below(np.zeros(1))[0])
         return min(1.0, max(0.0, 2 * min(below, 1 - below)))
 
 
@@ -137,7 +139,7 @@ def _fit_trend(values: ArrayLike, weights: ArrayLike | None) -> Trend:
         line, _ = _fit(log, _whiten(np.stack(columns, 1).astype(np.float64)), prior)
         height = _exp(float(np.median(log[at + 1 :]) - np.median(log[: at - 1])))
         step = f"a step of × {height:.2f} at iteration {_locate(values, weights, rows, at)}"
-    low, middle, high = (_exp(line.quantile(share)) for share in (0.025, 0.5, 0.975))
+    low, middle, high = map(_exp, line.quantiles(0.025, 0.5, 0.975))
     return Trend("", line.p_value, middle, low, high, len(rows), step)
 
 

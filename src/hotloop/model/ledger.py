@@ -149,7 +149,7 @@ def find_containers(tree: Sequence[tuple[int, int]]) -> set[int]:
     return containers
 
 
-MAX_DEPTH, DEEPER = 200, "(deeper)"  # what lies below is one branch per kind: writers and readers of JSON do not go deeper
+MAX_DEPTH = 200  # what is nested deeper hangs beside its parent: those who write and read JSON go no deeper
 _COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}
 
 
@@ -171,10 +171,9 @@ def _merge_paths(shards: Sequence[m.Shard]) -> tuple[list[tuple[int, str, int]],
         return (index, entry.parent) if path else None
 
     def grow(parent: int, label: m.Label) -> int:
-        name = label.name
         if parent >= 0 and depths[parent] >= MAX_DEPTH:
-            name, parent = DEEPER, parent if depths[parent] == MAX_DEPTH else tree[parent][0]
-        key = (parent, name, label.kind)
+            parent = tree[parent][0]
+        key = (parent, label.name, label.kind)
         if key not in known:
             known[key] = len(tree)
             tree.append(key)

@@ -51,6 +51,7 @@ class SessionData:
     processes: tuple[Process, ...]
     events: Events
     problems: tuple[str, ...]
+    system: tuple[dict[str, float], ...] = ()  # the sidecar's samples, in order
 
     @property
     def name(self) -> str:

@@ -187,12 +187,21 @@ def _resource_lines(books: Books) -> list[str]:
     lines = ["SYSTEM RESOURCE USAGE", "-" * 30]
     if "peak_memory_mb" in r:
         lines.append(f"Peak Memory Usage: {_memory(r['peak_memory_mb'])} (this process)")
-    if "cpu_s" in r and r.get("wall_s"):
-        cores = r.get("cores") or 1
+    if "rss_peak" in r:
+        lines.append(f"Peak Memory with children: {_memory(r['rss_peak'])} (sampled; mean {_memory(r['rss_mean'])})")
+    cores = r.get("cores") or 1
+    if "cpu_mean" in r:
+        lines.append(
+            f"Average CPU Usage: {r['cpu_mean'] / cores:.1f}% of {cores:.0f} cores, with children "
+            f"(peak {r['cpu_peak'] / cores:.1f}%)"
+        )
+    elif "cpu_s" in r and r.get("wall_s"):
         used = r["cpu_s"] / r["wall_s"]
-        lines.append(f"Average CPU Usage: {used / cores * 100:.1f}% of {cores} cores ({used:.2f} cores busy)")
-    if "gpu_peak_mb" in r:
-        lines.append(f"Peak GPU Memory: {_memory(r['gpu_peak_mb'])}")
+        lines.append(f"Average CPU Usage: {used / cores * 100:.1f}% of {cores:.0f} cores ({used:.2f} cores busy)")
+    if "gpu_mean" in r:
+        lines.append(f"Average GPU Usage: {r['gpu_mean']:.1f}% (peak {r['gpu_peak']:.1f}%)")
+    if "gpu_peak_mb" in r or "gpu_memory_peak" in r:
+        lines.append(f"Peak GPU Memory: {_memory(r.get('gpu_peak_mb', r.get('gpu_memory_peak', 0.0)))}")
     return [*lines, "not measured"] if len(lines) == 2 else lines
 
 

@@ -11,11 +11,14 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..store import schema
 from . import imports
+
+if TYPE_CHECKING:
+    import subprocess
 
 MB = 1 << 20
 # A session stays within 64 MB: the first process may take 28, each of the next 15 takes 2.3.
@@ -52,6 +55,7 @@ class Recording:
         self.began = (0.0, 0.0)  # wall and processor seconds
         self.meta: dict[str, Any] = {}
         self.hooks: list[str] = []
+        self.sidecar: subprocess.Popen[bytes] | None = None
         self.costs: tuple[int, int, int] | None = None
         self._warned: set[str] = set()
         from .functions import decorate
@@ -66,7 +70,7 @@ class Recording:
 
     # ---- life ----
 
-    def begin(self, name: str, out: str | os.PathLike[str], **options: Any) -> Path:
+    def begin(self, name: str, out: str | os.PathLike[str], system: bool = False, **options: Any) -> Path:
         """Start a session below `out`; answers its directory, which may not exist if the disk refused."""
         session = _session_directory(Path(out), name)
         directory: str | None = None
@@ -83,8 +87,40 @@ class Recording:
             self._disk_trouble(session, OSError(self.recorder.disk_error(), os.strerror(self.recorder.disk_error())))
         elif directory:
             os.environ[SESSION_VARIABLE] = str(session.resolve())
+        if system and directory:
+            self._start_sidecar(session)
         self.recorder.charge()  # all of this was ours
         return session
+
+    def _start_sidecar(self, session: Path) -> None:
+        """A process that samples CPU, memory and GPU; it leaves when we close its input or die."""
+        import subprocess
+
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP")}
+        try:
+            self.sidecar = subprocess.Popen(
+                [sys.executable, "-m", "hotloop.run.system", str(os.getpid()), str(session.resolve())],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+            )  # fmt: skip
+        except OSError as error:
+            self.warn(
+                "sidecar",
+                f"HotLoop cannot start its sampler ({error.strerror or error}); there will be no CPU and GPU figures.",
+            )
+
+    def _stop_sidecar(self) -> None:
+        import subprocess
+
+        sidecar, self.sidecar = self.sidecar, None
+        if sidecar is None or os.getpid() != self.pid:
+            return
+        try:
+            if sidecar.stdin is not None:
+                sidecar.stdin.close()
+            sidecar.wait(2)
+        except (OSError, subprocess.TimeoutExpired):
+            sidecar.kill()
+            sidecar.wait()
 
     def join(self, session: Path) -> None:
         """Record into a session that a parent process started; the shard is made at the first span."""
@@ -120,6 +156,7 @@ class Recording:
             self.recorder.charge()
         self.recorder.close()
         memory.finish(self.recorder)
+        self._stop_sidecar()
         if self.owner and os.getpid() == self.pid:
             if os.environ.get(SESSION_VARIABLE):
                 del os.environ[SESSION_VARIABLE]
@@ -134,9 +171,11 @@ class Recording:
 
     def resources(self) -> dict[str, Any]:
         """What was used of the machine since the recording began."""
+        from ..store import system
         from . import host
 
-        return host.resources(time.perf_counter() - self.began[0], host.cpu_seconds() - self.began[1])
+        used = host.resources(time.perf_counter() - self.began[0], host.cpu_seconds() - self.began[1])
+        return used | (system.summarise(system.read_samples(self.path)) if self.path is not None else {})
 
     def _describe(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         from . import host

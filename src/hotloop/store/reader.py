@@ -22,6 +22,7 @@ from ..model.shard import Shard
 from . import schema as s
 from .blocks import walk
 from .shard import decode
+from .system import read_samples, summarise
 
 MAX_SHARD_BYTES = 256 << 20
 MAX_JSON_BYTES = 16 << 20
@@ -71,7 +72,11 @@ class Session(SessionData):
             problems += [f"process {shard.pid}: {text}" for text in shard.problems]
         if len(problems) > MAX_PROBLEMS:
             problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} problems more"]
-        return cls(directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems))
+        samples = tuple(read_samples(directory))
+        if samples:  # they are there even if the process was killed before it could sum them up
+            said = meta.get("resources")
+            meta = {**meta, "resources": {**(said if isinstance(said, dict) else {}), **summarise(samples)}}
+        return cls(directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples)
 
 
 def _read_file(path: Path, limit: int) -> bytes:

@@ -9,7 +9,7 @@ import struct
 
 from ..model import shard as m
 from . import schema as s
-from .blocks import MAX_BYTES, MAX_NS, U32, Blocks, Window
+from .blocks import LIVE_NS, MAX_BYTES, MAX_NS, U32, Blocks, Window
 
 
 def read_counters(d: Blocks) -> list[tuple[str, int]]:
@@ -38,31 +38,39 @@ def read_iterations(
         return (), closed
     # Rows are published by the header's word, not the block's: what counts is what the block has room for.
     at, stop = block.offset, block.offset + 8 * min(used, block.fits // 8)
-    most = window.most_ns * max(1, tracks)
     rows: list[m.Iteration] = []
-    seen, until = 0, window.start_ns  # what the rows before tell of
+    seen, until, merged_before = 0, window.start_ns, closed + 1  # what the rows before tell of
+    bad = 0
     while at + 8 * s.ROW_WORDS <= stop:
         first, start, end, sizes = struct.unpack_from("<4Q", d.data, at)
         number, merged = first & U32, max(1, first >> 32)
         entries, counts = sizes & U32, sizes >> 32
         at += 8 * s.ROW_WORDS
         split, after = at + 16 * entries, at + 16 * (entries + counts)
-        if after > stop or number < seen or not until <= start <= end or not window.holds(end):
+        in_order = seen <= number and until <= start <= end and window.holds(end)
+        if after > stop or not in_order or merged > merged_before:  # the older, the more are merged
             d.problems.append(f"the iterations from number {seen} on cannot be read")
             return tuple(rows), min(closed, seen)
+        most = min((end - start) * tracks + LIVE_NS, MAX_NS)
         self_ns: dict[int, int] = {}
         calls: dict[int, int] = {}
         for key, value in struct.iter_unpack("<QQ", d.data[at:split]):
             path = key & U32
+            value += self_ns.get(path, 0)  # what found no room in a row was added to the root, once more
             if path < paths and value <= most:
-                self_ns[path] = self_ns.get(path, 0) + value
-                calls[path] = calls.get(path, 0) + (key >> 32)
+                self_ns[path], calls[path] = value, calls.get(path, 0) + (key >> 32)
+            else:
+                bad += 1
         counted = {}
         for key, value in struct.iter_unpack("<QQ", d.data[split:after]):
             if key < len(names):
                 counted[names[key]] = _signed(value)
+            else:
+                bad += 1
         rows.append(m.Iteration(number, merged, start, end, self_ns, calls, counted))
-        at, seen, until = after, number + merged, end
+        at, seen, until, merged_before = after, number + merged, end, merged
+    if bad:
+        d.problems.append(f"{bad} entries of iterations are impossible and left out")
     if abs(closed - seen) > 1:
         d.problems.append(f"{closed} iterations are claimed and {seen} told of; the latter counts")
         closed = seen

@@ -24,6 +24,8 @@ _NODE = struct.Struct("<6Qd9Q")
 _NO_HISTOGRAM = (0,) * s.HIST_BUCKETS
 _MAX_COST_PS = 10**9  # a millisecond a span
 _MAX_ERRNO = 4095
+_MAX_DEPTH = 400  # of paths: what is made of them takes depth times their number
+_NAME_CHARS, _SHOWN_CHARS = 1024, 4 << 20
 
 
 def decode(data: bytes) -> m.Shard:
@@ -86,12 +88,20 @@ def _window(d: Blocks, tracks: list[tuple[int, ...]]) -> Window:
 
 def _paths(d: Blocks, labels: int) -> list[m.Path]:
     paths: list[m.Path] = []
+    depths: list[int] = []
+    deep = 0
     for link, shard, path, _ in d.items(s.PATHS):
-        parent, label = link & U32, link >> 32
+        parent, label = link & U32 if paths else 0, link >> 32
         if label >= labels or (paths and parent >= len(paths)):
             d.problems.append(f"path {len(paths)} refers to what is not there; it and what follows are left out")
             break
-        paths.append(m.Path(parent if paths else 0, label, (shard, path) if shard else None))
+        if paths and depths[parent] >= _MAX_DEPTH:
+            parent = paths[parent].parent
+            deep += 1
+        depths.append(depths[parent] + 1 if paths else 0)
+        paths.append(m.Path(parent, label, (shard, path) if shard else None))
+    if deep:
+        d.problems.append(f"{deep} paths are nested more than {_MAX_DEPTH} deep; they are shown at that depth")
     if not paths:
         raise UnreadableError("the shard holds no paths; the process died before its first span")
     return paths
@@ -228,7 +238,16 @@ def _labels(
         )
     if bad:
         d.problems.append(f"{bad} labels hold an impossible union; their total time stands for it")
-    return tuple(labels)
+    return _cut_names(d, labels, paths)
+
+
+def _cut_names(d: Blocks, labels: list[m.Label], paths: list[m.Path]) -> tuple[m.Label, ...]:
+    """A tree repeats a label's name at each of its paths: together they may not be much longer than a file can be."""
+    most = max(_NAME_CHARS, _SHOWN_CHARS // len(paths))
+    if sum(len(labels[path.label].name) for path in paths) <= _SHOWN_CHARS or all(len(x.name) <= most for x in labels):
+        return tuple(labels)
+    d.problems.append(f"names longer than {most} characters are cut")
+    return tuple(replace(label, name=label.name[:most] + "…") if len(label.name) > most else label for label in labels)
 
 
 def _depth(track: tuple[int, ...]) -> int:

@@ -117,14 +117,16 @@ function addTip(element, describe) {
 addEventListener("scroll", hideTip, { passive: true });
 addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
 
-// Redraw what depends on the width of an element, and only when it changed.
+// Draw what depends on the width of an element, now and whenever it changes; in a frame of its own, since drawing may
+// change the width of something else.
 function onResize(element, callback) {
-  let width = 0;
-  new ResizeObserver(() => {
-    if (Math.abs(element.clientWidth - width) < 1) return;
+  let width = element.clientWidth;
+  callback();
+  new ResizeObserver(() => requestAnimationFrame(() => {
+    if (element.clientWidth === width) return;
     width = element.clientWidth;
-    callback(width);
-  }).observe(element);
+    callback();
+  })).observe(element);
 }
 
 function kindLegend() {

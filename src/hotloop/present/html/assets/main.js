@@ -16,7 +16,7 @@ function showSummary() {
   cards.push(["Processes", formatCount(s.processes), plural(s.tracks, "track")]);
   for (const [name, value] of s.counters) cards.push([name.replaceAll("_", " "), formatCount(value), "counted"]);
   byId("cards").append(...cards.map(([title, value, note]) => make("div", make("dt", title), make("dd", value, ...(note ? [" ", make("small", note)] : [])))));
-  const cost = q.own_cost_ns === null ? "unknown" : `${q.own_cost_ns.toFixed(0)} ± ${q.own_cost_error_ns.toFixed(1)} ns a span`;
+  const cost = q.own_cost_ns === null || q.own_cost_error_ns === null ? "unknown" : `${q.own_cost_ns.toFixed(0)} ± ${q.own_cost_error_ns.toFixed(1)} ns a span`;
   const parts = [
     ["Quality: "], [q.losses, q.lost], [` · own cost ${cost}, ${(q.profiler_share * 100).toFixed(2)} % of all tracks’ time, subtracted`],
     [` · ${formatCount(q.recorded)} spans and waits recorded`], [q.open ? ` · ${formatCount(q.open)} open at the end` : ""],

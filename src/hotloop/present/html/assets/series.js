@@ -78,7 +78,6 @@ function showSeries() {
   }
   if (gathered) box.append(make("p.muted.hint", "Some points stand for several neighbouring iterations and show their mean."));
   onResize(box, render);
-  render();
 }
 
 // Beside the labels the iteration itself, as far as both can be read at one scale: it may be nearly all waiting.

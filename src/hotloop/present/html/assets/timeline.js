@@ -276,8 +276,7 @@ function showTimeline() {
     colours = readColours();
     redraw();
   });
-  onResize(canvas, redraw);
   const last = source.windows[source.windows.length - 1];
   if (source.windows.length > 1) look(last[2], last[3]);
-  paint();
+  onResize(canvas, paint);
 }
