@@ -11,23 +11,24 @@ not of the variance: iterations resemble their neighbours, and with the usual pr
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-MOST_POINTS = 1000  # the search is quadratic: 2,000 points take about 40 ms
+MOST_POINTS = 1000  # the search is quadratic: about 5 ms per price tried, and a dozen are
 SHORTEST_SEGMENT = 5
 LEAST_CHANGE = math.log(1.05)  # smaller jumps are true but of no use
 SAME_LEVEL = math.log(1.1)
 LEAST_ROWS = 10  # for a statement about warm-up
+MOST_CHANGES = 12  # a series with more has no levels
 PRICE = 4.0  # of a change, in long-run variances times log n; benchmarks/trend.py counts the false ones
-POWER = 0.5
-MOST_CHANGES = 12
-TOP = 0.95
+LONGEST_MEMORY = 0.95  # AR(1) coefficient; what remembers longer is a level
 NOISE_FLOOR = 0.005  # half a percent: no run is steadier than that, and clocks tick
 
 
@@ -42,7 +43,7 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        return math.exp(min(50.0, max(-50.0, _log(self.after) - _log(self.before))))
+        return self.after / self.before
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class WarmUp:
 class Rows:
     """Neighbouring values averaged so that all stand for about the same number of iterations."""
 
+    values: int  # how many there were
     first: NDArray[np.intp]  # row of the input where each begins
     mean: Floats
     weight: Floats  # iterations in each
@@ -68,8 +70,10 @@ class Rows:
         return len(self.mean)
 
 
-def merge_rows(values: ArrayLike, weights: ArrayLike | None, most: int) -> Rows:
+def merge_rows(values: ArrayLike, weights: ArrayLike | None, most: int, least_values: int = 1) -> Rows:
     """At most `most` rows of equal weight; absent values are left out, but the others keep their place in the run.
+
+    `least_values` is how many values a row should be made of.
 
     A mean of many has a smaller spread and a larger logarithm than single values, so old merged rows and new ones must be
     brought to one size before they are compared. A row too heavy for that counts as one row.
@@ -81,23 +85,23 @@ def merge_rows(values: ArrayLike, weights: ArrayLike | None, most: int) -> Rows:
     weight = np.ones(len(value)) if weights is None else np.asarray(weights, np.float64).ravel()
     if len(weight) != len(value):
         raise ValueError(f"{len(value)} values but {len(weight)} weights")
-    weight = np.where(np.isfinite(weight) & (weight > 0), weight, 0.0)
+    weight = np.where(np.isfinite(weight) & (weight > 0), np.minimum(weight, 1e15), 0.0)
     end = np.cumsum(weight)
     kept = np.flatnonzero(np.isfinite(value) & (value >= 0) & (weight > 0))
     value, weight, end = value[kept], weight[kept], end[kept]
     if not len(value):
-        return Rows(kept, value, weight, end, 0.0, 0.0)
+        return Rows(0, kept, value, weight, end, 0.0, 0.0)
+    bins = max(1, min(most, len(value) // least_values))
     share = weight
-    while share.max() * most > share.sum() and share.max() > share.min():
+    while share.max() * bins > share.sum() and share.max() > share.min():
         share = np.minimum(share, share.max() / 2)
-    centre = np.cumsum(share) - share / 2
-    bins = np.minimum(most, len(value))
-    _, first = np.unique(np.floor(centre * (bins / share.sum())), return_index=True)
+    place = (np.cumsum(share) - share / 2) * (bins / share.sum())
+    _, first = np.unique(np.floor(place), return_index=True)
     total = np.add.reduceat(weight, first)
     scale = value.max() or 1.0  # so that no sum overflows
-    mean = np.add.reduceat(value / scale * (weight / weight.max()), first) / (total / weight.max()) * scale
+    mean = np.add.reduceat(value / scale * weight, first) / total * scale
     middle = np.add.reduceat((end - weight / 2) * weight, first) / total
-    return Rows(kept[first], mean, total, middle, float(end[0] - weight[0]), float(end[-1]))
+    return Rows(len(value), kept[first], mean, total, middle, float(end[0] - weight[0]), float(end[-1]))
 
 
 def take_logs(means: Floats) -> Floats:
@@ -156,30 +160,28 @@ def find_warm_up(durations_s: ArrayLike, weights: ArrayLike | None = None, phase
     """
     rows = merge_rows(durations_s, weights, MOST_POINTS)
     if len(rows) < LEAST_ROWS:
-        return WarmUp(0, 0.0, False, f"{len(rows)} iterations are too few to tell; {LEAST_ROWS} are needed")
+        return WarmUp(0, 0.0, False, f"{len(rows)} iterations are too few to tell; at least {LEAST_ROWS} are needed")
     log = _remove_phases(take_logs(rows.mean), rows, phases)
     bounds = _segment(log)
     levels = _levels(log, bounds)
-    count = np.diff(bounds)
-    # The steady level: where most of the second half of the run lies.
-    late = np.minimum(count, np.maximum(0, np.asarray(bounds[1:]) - len(log) // 2))
+    late = np.minimum(np.diff(bounds), np.maximum(0, np.array(bounds[1:]) - len(log) // 2))
     steady = _weighted_median(levels, late)
     near = np.abs(levels - steady) <= SAME_LEVEL
-    if late[near].sum() < 0.8 * late.sum():
-        changes = len(bounds) - 2
-        return WarmUp(
-            0, 0.0, False, f"no steady state: {changes} change{'s' * (changes != 1)} of level, the last ones late in the run"
-        )
-    first = int(bounds[int(np.argmax(near))])
-    if first > len(log) // 2:
-        return WarmUp(0, 0.0, False, "no steady state: most of the run differs from its end")
-    first += _count_leading_outliers(log[first:], steady) if first == 0 else 0
-    iterations = round(float(rows.weight[:first].sum()))
-    seconds = float((rows.weight[:first] * rows.mean[:first]).sum()) if first else 0.0
-    if not first:
-        return WarmUp(0, 0.0, True, "steady from the first iteration" + (", phase by phase" if len(phases) else ""))
+    first = bounds[int(np.argmax(near))]
+    if late[near].sum() < 0.8 * late.sum() or first > len(log) // 2:
+        last = round(rows.middle[bounds[-2]] - rows.weight[bounds[-2]] / 2)
+        return WarmUp(0, 0.0, False, f"no steady state: {len(bounds) - 2} changes of level, the last at iteration {last}")
+    if first == 0:  # then it may still be the first few, too few to make a segment
+        rows = merge_rows(durations_s, weights, np.size(durations_s))
+        log = _remove_phases(take_logs(rows.mean), rows, phases)
+        first = _count_leading_outliers(log, steady)
+    if first == 0:
+        return WarmUp(0, 0.0, True, "steady from the start" + (", within each phase" if len(phases) else ""))
+    weight, mean = rows.weight[:first], rows.mean[:first]
+    iterations = round(float(weight.sum()))
+    seconds = min(sum(w * s for w, s in zip(weight.tolist(), mean.tolist(), strict=True)), sys.float_info.max)
     ratio = math.exp(min(50.0, float(np.median(log[:first])) - steady))
-    return WarmUp(iterations, seconds, True, f"the first {iterations} took {ratio:.2g} × the time of the later ones")
+    return WarmUp(iterations, seconds, True, f"{iterations} at the start took {ratio:.2g} × the later time each")
 
 
 def _segment(log: Floats) -> list[int]:
@@ -231,7 +233,7 @@ def _drop_small_changes(log: Floats, bounds: list[int]) -> list[int]:
 
 
 def _levels(log: Floats, bounds: list[int]) -> Floats:
-    return np.array([np.median(log[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]) if len(log) else np.zeros(1)
+    return np.array([np.median(log[a:b]) for a, b in pairwise(bounds)]) if len(log) else np.zeros(1)
 
 
 def _partition(y: Floats, price: float) -> list[int]:
@@ -280,13 +282,13 @@ def _long_run_variance(y: Floats, bounds: list[int]) -> float:
     slow noise that hides below fast jitter.
     """
     n, lost = len(y), len(bounds) - 1
-    rest = np.concatenate([y[a:b] - y[a:b].mean() for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+    rest = np.concatenate([y[a:b] - y[a:b].mean() for a, b in pairwise(bounds)])
     variance = float(rest @ rest) / (n - lost)
     if variance <= NOISE_FLOOR**2:
         return NOISE_FLOOR**2
     phi = float(rest[1:] @ rest[:-1]) / float(rest @ rest)
-    phi = min(max(phi + lost * (1 + 3 * phi) / n, 0.0), TOP)  # a fitted mean takes about (1 + 3φ) / n off
-    size = max(2, int(n**POWER))
+    phi = min(max(phi + lost * (1 + 3 * phi) / n, 0.0), LONGEST_MEMORY)  # a fitted mean takes about (1 + 3φ) / n off
+    size = max(2, int(n**0.5))
     batches = np.add.reduceat(rest, np.arange(0, n - size + 1, size))[: n // size] / size
     slow = size * float(batches @ batches) / max(1, len(batches) - lost)
     return max(variance * (1 + phi) / (1 - phi), slow)
@@ -299,7 +301,7 @@ def _remove_phases(log: Floats, rows: Rows, phases: Sequence[int]) -> Floats:
     if len(bounds) == 2:
         return log
     out = log.copy()
-    for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+    for a, b in pairwise(bounds):
         out[a:b] -= np.median(log[(a + b) // 2 : b])
     return out
 
@@ -316,7 +318,3 @@ def _count_leading_outliers(log: Floats, steady: float) -> int:
     usual = max(rest[min(len(rest) - 1, int(0.99 * len(rest)))], 3.5 * _spread(log), math.log(1.2))
     outside = np.abs(log[:SHORTEST_SEGMENT] - steady) > usual
     return int(np.argmin(outside)) if not outside.all() else SHORTEST_SEGMENT
-
-
-def _log(value: float) -> float:
-    return math.log(max(value, 1e-300))

@@ -14,9 +14,10 @@ memory (9-20 %). `benchmarks/trend.py` measures the level and what is found.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +32,7 @@ FLAT_WITHIN = math.log(2)  # "flat" promises that a growth of 2 × is ruled out
 STEP_ODDS = math.log(10)  # how much better than a line a step must explain the data
 # Iterations resemble each other as exp(-rate × distance); per batch the rate is this times smaller or larger.
 RATES = np.geomspace(0.02, 20, 24)
+WIDEST = 20.0  # the largest log growth stated: 5·10⁸ ×
 RESOLUTION = 1e-4  # relative noise that no clock and no machine stays below
 
 
@@ -55,7 +57,7 @@ class _Whitened:
 
     @property
     def freedom(self) -> int:
-        return self.x.shape[-2] - self.x.shape[-1]
+        return int(self.x.shape[-2]) - int(self.x.shape[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class _Slope:
     freedom: int
 
     def below(self, values: Floats) -> Floats:
-        from scipy.special import stdtr  # type: ignore[import-untyped]
+        from scipy.special import stdtr
 
         return stdtr(self.freedom, (values[:, None] - self.centre) / self.error) @ self.weight  # type: ignore[no-any-return]
 
@@ -118,29 +120,35 @@ def find_trends(series: Mapping[str, ArrayLike], weights: ArrayLike | None = Non
 
 def _fit_trend(values: ArrayLike, weights: ArrayLike | None) -> Trend:
     """The numbers, without a verdict unless none can be reached; `reason` holds the step that was taken out, if any."""
-    count = len(merge_rows(values, weights, np.size(values)))
-    if count < LEAST_VALUES:
-        seen = f"{count} iteration{'s' * (count != 1)} with this label"
-        return Trend("undecided", 1.0, 1.0, 1.0, 1.0, 0, f"{seen}; at least {LEAST_VALUES} are needed")
-    rows = merge_rows(values, weights, min(MOST_BATCHES, count // 2))
+    rows = merge_rows(values, weights, MOST_BATCHES, least_values=2)
+    if rows.values < LEAST_VALUES:
+        seen = f"{rows.values} iteration{'s' * (rows.values != 1)} with this label"
+        return Trend("undecided", 1.0, 1.0, _exp(-WIDEST), _exp(WIDEST), 0, f"{seen}; at least {LEAST_VALUES} are needed")
     if not rows.mean.max() > 0:
         return Trend("flat", 1.0, 1.0, 1.0, 1.0, len(rows), "it took no time")
     time = (rows.middle - rows.start) / (rows.end - rows.start)
     log = _clip_outliers(take_logs(rows.mean), time)
     prior = _weigh_rates(rows)
-    ones = np.ones(len(rows))
-    line, evidence = _fit(log, _whiten(np.stack((ones, time), 1)), prior)
+    line, evidence = _fit(log, (time,), prior)
+    p_value, step = line.p_value, ""
     at, step_evidence = _find_step(log, prior)
-    step = ""
     if step_evidence - evidence > STEP_ODDS:
-        batch = np.arange(len(rows))
-        # The batch with the step in it is neither before nor after; its neighbour may be it, so both get their own level.
-        columns = (ones, time, batch > at, batch == at, batch == at - 1)
-        line, _ = _fit(log, _whiten(np.stack(columns, 1).astype(np.float64)), prior)
+        line = _fit_around_step(log, time, at, prior)
+        p_value = min(1.0, 2 * line.p_value)  # the second model that was tried
         height = _exp(float(np.median(log[at + 1 :]) - np.median(log[: at - 1])))
         step = f"a step of × {height:.2f} at iteration {_locate(values, weights, rows, at)}"
     low, middle, high = map(_exp, line.quantiles(0.025, 0.5, 0.975))
-    return Trend("", line.p_value, middle, low, high, len(rows), step)
+    return Trend("", p_value, middle, low, high, len(rows), step)
+
+
+def _fit_around_step(log: Floats, time: Floats, at: int, prior: Floats) -> _Slope:
+    """The trend that is left when the levels before and after batch `at` may differ."""
+    batch = np.arange(len(log))
+    settled = len(log) // 5
+    if at <= settled:  # a warm-up: it seldom ends at once, so all of the first fifth is left out
+        return _fit(log[settled:], (time[settled:],), prior)[0]
+    # The batch with the step in it is neither before nor after; its neighbour may be it, so both get a level of their own.
+    return _fit(log, (time, batch > at, batch == at, batch == at - 1), prior)[0]
 
 
 def _judge(trend: Trend, p_value: float) -> Trend:
@@ -188,7 +196,7 @@ def _whiten(design: Floats) -> _Whitened:
     """Of one design (batches × columns), or of several stacked in front."""
     x = _make_whiteners(design.shape[-2])[0] @ design[..., None, :, :]
     normal = np.swapaxes(x, -1, -2) @ x
-    return _Whitened(x, np.linalg.inv(normal), np.linalg.slogdet(normal)[1] / 2)
+    return _Whitened(x, np.asarray(np.linalg.inv(normal), np.float64), np.linalg.slogdet(normal)[1] / 2)
 
 
 @lru_cache(maxsize=32)
@@ -210,8 +218,9 @@ def _solve(log: Floats, design: _Whitened, prior: Floats) -> tuple[Floats, Float
     return beta[..., 1], rest, determinant - design.volume - freedom / 2 * np.log(rest) + prior
 
 
-def _fit(log: Floats, design: _Whitened, prior: Floats) -> tuple[_Slope, float]:
-    """Second coefficient of the fit, and the log evidence for the model, up to a constant that all of its size share."""
+def _fit(log: Floats, columns: Sequence[NDArray[Any]], prior: Floats) -> tuple[_Slope, float]:
+    """Coefficient of the first column beside a constant, and the log evidence for the model, up to a constant."""
+    design = _whiten(np.stack((np.ones(len(log)), *columns), 1).astype(np.float64))
     slope, rest, evidence = _solve(log, design, prior)
     weight = np.exp(evidence - evidence.max())
     total = float(weight.sum())
@@ -244,8 +253,8 @@ def _clip_outliers(log: Floats, time: Floats) -> Floats:
     line = line + np.median(rest)
     rest = log - line
     width = 3.5 * max(1.4826 * float(np.median(np.abs(rest))), float(np.mean(np.abs(rest))))
-    return line + np.clip(rest, -width, width)  # type: ignore[no-any-return]
+    return line + np.clip(rest, -width, width)
 
 
 def _exp(value: float) -> float:
-    return math.exp(min(20.0, max(-20.0, value)))
+    return math.exp(min(WIDEST, max(-WIDEST, value)))

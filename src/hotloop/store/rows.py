@@ -35,6 +35,8 @@ def read_iterations(
     closed = d.word(s.H_ITERATIONS, U32, "number of iterations")
     block = next((b for b in d.blocks if b.kind == s.ITERATIONS and b.ordinal == which), None)
     if block is None or not used:
+        if used:
+            d.problems.append("the iterations are missing")
         return (), closed
     # Rows are published by the header's word, not the block's: what counts is what the block has room for.
     at, stop = block.offset, block.offset + 8 * min(used, block.fits // 8)

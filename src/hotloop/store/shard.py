@@ -25,7 +25,7 @@ _NO_HISTOGRAM = (0,) * s.HIST_BUCKETS
 _MAX_COST_PS = 10**9  # a millisecond a span
 _MAX_ERRNO = 4095
 _MAX_DEPTH = 400  # of paths: what is made of them takes depth times their number
-_NAME_CHARS, _SHOWN_CHARS = 1024, 4 << 20
+_NAME_CHARS, _PATH_CHARS = 128, 16 << 20
 
 
 def decode(data: bytes) -> m.Shard:
@@ -47,6 +47,8 @@ def decode(data: bytes) -> m.Shard:
     tracks = _tracks(d, tracks_raw, nodes, window)
     labels = _labels(d, raw_labels, paths, nodes, open_spans, union_redo, window)
     counters = read_counters(d)
+    if h[s.H_RING_HEAD] and not any(b.kind == s.RING for b in d.blocks):
+        d.problems.append("the latest events are missing")
     rows, closed = read_iterations(d, len(paths), len(tracks), [name for name, _ in counters], window)
     shard = m.Shard(
         id=h[s.H_SHARD_ID], pid=h[s.H_PID], parent_pid=h[s.H_PARENT_PID], parent_shard=h[s.H_PARENT_SHARD],
@@ -69,9 +71,19 @@ def decode(data: bytes) -> m.Shard:
     )  # fmt: skip
     if unreadable := d.unreadable_names:
         d.problems.append(f"{unreadable} names cannot be read")
-    if shard.ended and shard.attempted != (found := shard.recorded + shard.dropped + shard.open_count):
-        d.problems.append(f"{shard.attempted} spans were begun, but {found} are accounted for")
+    if shard.ended:
+        _check_sums(d, shard)
     return replace(shard, problems=tuple(d.problems))
+
+
+def _check_sums(d: Blocks, shard: m.Shard) -> None:
+    """What a recorder that ended by itself always leaves behind; a block that is missing altogether shows here."""
+    found = shard.recorded + shard.dropped + shard.open_count
+    if shard.attempted != found:
+        d.problems.append(f"{shard.attempted} spans were begun, but {found} are accounted for")
+    events = shard.ring_events + shard.logged_events
+    if any(b.kind == s.RING for b in d.blocks) and events < shard.recorded:
+        d.problems.append(f"{shard.recorded - events} events are missing")
 
 
 def _window(d: Blocks, tracks: list[tuple[int, ...]]) -> Window:
@@ -242,9 +254,14 @@ def _labels(
 
 
 def _cut_names(d: Blocks, labels: list[m.Label], paths: list[m.Path]) -> tuple[m.Label, ...]:
-    """A tree repeats a label's name at each of its paths: together they may not be much longer than a file can be."""
-    most = max(_NAME_CHARS, _SHOWN_CHARS // len(paths))
-    if sum(len(labels[path.label].name) for path in paths) <= _SHOWN_CHARS or all(len(x.name) <= most for x in labels):
+    """Views write a path as the names of all that is above it. Where that is far more than a file holds, long names are cut."""
+    lengths: list[int] = []
+    depths: list[int] = []
+    for path in paths:
+        lengths.append(len(labels[path.label].name) + (lengths[path.parent] if lengths else 0))
+        depths.append(1 + (depths[path.parent] if depths else 0))
+    most = max(_NAME_CHARS, _PATH_CHARS // sum(depths))
+    if sum(lengths) <= _PATH_CHARS or all(len(label.name) <= most for label in labels):
         return tuple(labels)
     d.problems.append(f"names longer than {most} characters are cut")
     return tuple(replace(label, name=label.name[:most] + "…") if len(label.name) > most else label for label in labels)

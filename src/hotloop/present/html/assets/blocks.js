@@ -56,9 +56,14 @@ function sayWhatIsDrawn(source) {
   const recorded = DATA.quality.recorded + DATA.quality.open;
   if (!source.there) return "No single events were kept in this session, so there is no timeline; the sheet holds all the time.";
   const merged = source.drawn - source.dur.length;
-  const parts = [`${plural(recorded, "span")} and waits were recorded, and ${formatCount(source.there)} of them kept one by one.`];
-  if (source.there === source.drawn) parts.push("All of these are drawn.");
-  else parts.push(`${formatCount(source.drawn)} are drawn: the first iterations and the latest; ${formatCount(source.there - source.drawn)} are left out.`);
+  const parts = [];
+  if (recorded === source.drawn) {
+    parts.push(`All ${plural(recorded, "recorded span")} and waits are drawn.`);
+  } else {
+    parts.push(`${plural(recorded, "span")} and waits were recorded, and ${formatCount(source.there)} of them kept one by one.`);
+    if (source.there === source.drawn) parts.push("All of these are drawn.");
+    else parts.push(`${formatCount(source.drawn)} are drawn: the first iterations and the latest; ${formatCount(source.there - source.drawn)} are left out.`);
+  }
   if (merged > 0) parts.push(`Short neighbours are drawn as one: ${plural(source.dur.length, "block")}.`);
   return parts.join(" ");
 }

@@ -33,6 +33,7 @@ function showIcicle() {
       element.style.left = `${left}px`;
       element.style.width = `${Math.max(1, size)}px`;
       element.style.top = `${depth * CELL_HEIGHT}px`;
+      element.classList.toggle("narrow", size < 18); // no room for a letter and its dots
       deepest = Math.max(deepest, depth);
       cells.push(element);
     };

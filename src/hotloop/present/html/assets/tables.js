@@ -173,7 +173,7 @@ function slowTree(slow) {
   const add = (i, depth) => {
     const label = make("td.label.indent", nameOf(slow.name[i]));
     label.style.setProperty("--depth", Math.min(depth, 14));
-    const bar = make("span.track", make("i.k0"));
+    const bar = make("span.track", make("i.any"));
     bar.firstChild.style.left = 0;
     bar.firstChild.style.width = `${(totals[i] / most) * 100}%`;
     body.append(make("tr", label, make("td", formatSeconds(totals[i])), make("td", bar)));

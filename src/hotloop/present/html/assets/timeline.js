@@ -121,9 +121,12 @@ function showTimeline() {
     g.stroke();
   }
 
+  // The iteration the view begins in is numbered too, although its line is not in view.
   function numberMarks(g, wide, marks) {
     g.fillStyle = colours.muted;
     let free = -1;
+    const current = iterationAt(source.marks, view.from);
+    if (current !== null && (!marks.length || marks[0][1] > 60)) g.fillText(`#${formatCount(current)}`, 4, AXIS_HEIGHT - 8);
     for (const [iteration, x] of marks) {
       const text = `#${formatCount(iteration)}`;
       if (x < free || x > wide - 8 * text.length) continue;
