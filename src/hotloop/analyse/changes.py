@@ -195,16 +195,15 @@ def _segment(log: Floats) -> list[int]:
     if n < 2 * SHORTEST_SEGMENT:
         return bounds
     y = _clip_spikes(log)
-    price = float(np.sum((y - y.mean()) ** 2)) / 1.5
-    least = PRICE * math.log(n) * max(NOISE_FLOOR**2, _spread(np.diff(y)) ** 2 / 2)
-    tried = bounds
-    while price > least:
+    unit = PRICE * math.log(n)
+    price = min(unit * _long_run_variance(y, bounds), float(np.sum((y - y.mean()) ** 2)) / 1.5)
+    least = unit * max(NOISE_FLOOR**2, _spread(np.diff(y)) ** 2 / 2)
+    while price >= least:
         cut = _partition(y, price)
         if len(cut) - 2 > min(MOST_CHANGES, n // 20):
             break
-        if cut != tried and price >= PRICE * math.log(n) * _long_run_variance(y, cut):
+        if price >= unit * _long_run_variance(y, cut):
             bounds = cut
-        tried = cut
         price /= 1.5
     return _drop_small_changes(log, _drop_bursts(log, bounds))
 
@@ -263,8 +262,8 @@ def _partition(y: Floats, price: float) -> list[int]:
 
 def _clip_spikes(y: Floats) -> Floats:
     """One slow iteration is not a level: bring what stands out from the median of its neighbours back to them."""
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(y, 2, mode="reflect"), 5)
-    middle = np.median(windows, axis=1)
+    inner = np.median(np.lib.stride_tricks.sliding_window_view(y, 5), axis=1)
+    middle = np.concatenate((inner[:1], inner[:1], inner, inner[-1:], inner[-1:]))
     rest = y - middle
     width = 3.0 * max(_spread(rest), NOISE_FLOOR)
     return middle + np.clip(rest, -width, width)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model import shard as m
+from ..model.sheet import Sheet, fold_small, sheet_of_iterations
 from .changes import Change, WarmUp, find_changes, find_phases, find_warm_up
 from .trend import Trend, find_trends
 
@@ -54,7 +55,7 @@ class SlowIteration:
     seconds: float
     times_median: float
     excess: tuple[tuple[str, float], ...]  # label itself, seconds above its median; largest first
-    self_s: tuple[tuple[str, float], ...]  # path "a/b/c", seconds in it: the iteration's own tree
+    sheet: Sheet  # where its time went, small rows gathered; of all `merged` together
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,21 +196,8 @@ def _slowest(
         excess = {name: float(column[i]) - usual[name] for name, column in series.exclusive.items()}
         top = sorted(((n, s) for n, s in excess.items() if s > 0), key=lambda x: -x[1])[:3]
         row = rows[i]
-        tree = sorted(((path_text(shard, p), ns / 1e9 / row.merged) for p, ns in row.self_ns.items() if p < len(shard.paths)),
-                      key=lambda x: -x[1])[:40]  # fmt: skip
+        sheet = sheet_of_iterations(shard, [row])
+        sheet = fold_small(sheet, sheet.wall_ns // 200, most_children=8, most_depth=6)
         seconds = float(series.seconds[i])
-        out.append(SlowIteration(row.first, row.merged, seconds, seconds / median if median else 1.0, tuple(top), tuple(tree)))
+        out.append(SlowIteration(row.first, row.merged, seconds, seconds / median if median else 1.0, tuple(top), sheet))
     return tuple(out)
-
-
-def path_text(shard: m.Shard, path: int) -> str:
-    """`collect/env_step`; the root is the time outside any span."""
-    names: list[str] = []
-    while path > 0 and len(names) < 256:
-        entry = shard.paths[path]
-        if shard.labels[entry.label].kind != m.HANDOFF:
-            names.append(shard.labels[entry.label].name)
-        if entry.parent >= path:
-            break
-        path = entry.parent
-    return "/".join(reversed(names)) or "(no span open)"

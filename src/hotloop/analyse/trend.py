@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .changes import Floats, Rows, find_changes, merge_rows, take_logs
 
-LEAST_VALUES = 20
+LEAST_VALUES = 30
 MOST_BATCHES = 30
 LEVEL = 0.05
 MATTERS = math.log(1.1)  # growth below 10 % over the run is not worth a word
@@ -187,9 +187,9 @@ def _make_whiteners(count: int) -> tuple[Floats, Floats]:
 
 
 def _weigh_rates(rows: Rows) -> Floats:
-    """Log prior: per iteration, the rate is Gamma(1/2) distributed: mostly short memory, but a long one is never ruled out."""
+    """Log prior: per iteration, the rate is Gamma(0.4) distributed: mostly short memory, but a long one is never ruled out."""
     rate = RATES * len(rows) / rows.weight.sum()
-    return 0.5 * np.log(rate) - rate  # type: ignore[no-any-return]
+    return 0.4 * np.log(rate) - rate  # type: ignore[no-any-return]
 
 
 def _whiten(design: Floats) -> _Whitened:

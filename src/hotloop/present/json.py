@@ -111,7 +111,7 @@ def _history(history: Iterations | None) -> dict[str, Any]:
         "changes": [{"iteration": c.iteration, "before_s": c.before, "after_s": c.after} for c in history.changes],
         "slowest": [
             {"iteration": x.number, "merged": x.merged, "seconds": x.seconds, "times_median": x.times_median,
-             "excess_s": dict(x.excess), "self_s": dict(x.self_s)}
+             "excess_s": dict(x.excess), "balance": _balance(x.sheet)}
             for x in history.slowest
         ],
     }  # fmt: skip

@@ -193,7 +193,7 @@ def _keep_possible(d: Blocks, nodes: list[m.Node | None], shifts: list[int], win
 def _is_possible(node: m.Node, shift: int, window: Window) -> bool:
     count, most = node.count, window.most_ns
     if not count:
-        return not node.total_ns
+        return not node.total_ns and not node.sumsq
     counted = sum(node.histogram)
     return (
         node.min_ns <= node.max_ns <= most

@@ -24,7 +24,6 @@ MAX_POINTS = 1000
 STACKED = 7  # labels with a colour of their own
 TRENDS = 8
 CHANGES = 6
-TREE_ROWS = 40  # of one iteration
 
 
 def history_data(history: Iterations, names: Names) -> dict[str, Any]:
@@ -91,24 +90,15 @@ def _say_trend(found: LabelTrend) -> str:
 
 
 def _slow(slow: SlowIteration, names: Names) -> dict[str, Any]:
-    """The tree hangs together by paths: one whose beginning is another path lies below it."""
-    rows = sorted(slow.self_s[:TREE_ROWS])
-    known: list[str] = []
-    parents: list[int] = []
-    for path, _ in rows:
-        above = [i for i, other in enumerate(known) if path.startswith(other + "/")]
-        parents.append(above[-1] if above else -1)
-        known.append(path)
-    texts = [path[len(known[parent]) + 1 :] if parent >= 0 else path for path, parent in zip(known, parents, strict=True)]
     return {
         "number": slow.number,
         "merged": slow.merged,
         "seconds": _round(slow.seconds),
         "times_median": _round(slow.times_median),
         "excess": [[names(name), _round(seconds)] for name, seconds in slow.excess],
-        "parent": parents,
-        "name": [names(text) for text in texts],
-        "self_s": [_round(seconds) for _, seconds in rows],
+        "parent": [row.parent for row in slow.sheet.rows],
+        "name": [names(("≈ " if row.inferred else "") + row.name) for row in slow.sheet.rows],
+        "total_s": [_round(row.ns / 1e9 / slow.merged) for row in slow.sheet.rows],
     }
 
 

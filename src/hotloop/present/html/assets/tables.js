@@ -162,10 +162,9 @@ function showSlowest() {
   }));
 }
 
-// Time in each path itself, under the path it belongs to; sums below are added up.
+// The iteration's own balance sheet: every row is the sum of the rows below it.
 function slowTree(slow) {
-  const totals = slow.self_s.slice();
-  for (let i = totals.length - 1; i >= 0; i--) if (slow.parent[i] >= 0) totals[slow.parent[i]] += totals[i];
+  const totals = slow.total_s;
   const most = Math.max(...totals, 1e-12);
   const below = new Map();
   slow.parent.forEach((parent, i) => below.set(parent, [...(below.get(parent) || []), i]));
