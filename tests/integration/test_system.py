@@ -13,6 +13,7 @@ import pytest
 
 from hotloop import Session
 from hotloop.analyse.report import make_report
+from hotloop.present.trace import export
 from hotloop.store.system import read_samples, summarise
 
 
@@ -38,6 +39,8 @@ def test_a_busy_process_is_seen_busy_and_the_sidecar_leaves_with_it(run):
     assert resources["rss_peak"] > 80
     assert session.system[0]["cores"] >= 1
     assert sidecars_of(session.path.name) == ""
+    events = json.loads("".join(export(session, "chrome").pieces))["traceEvents"]
+    assert {e["name"] for e in events if e["ph"] == "C"} >= {"CPU of the processes", "memory of the processes"}
 
 
 def test_a_killed_process_keeps_its_samples_and_leaves_no_sidecar(tmp_path):

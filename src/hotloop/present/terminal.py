@@ -315,6 +315,9 @@ def _iterations(history: Iterations | None, width: int) -> RenderableType | None
             lines.append(Text(text, style="red" if t.trend.verdict == "grows" else ""))
     else:
         lines.append(Text(f"  trend: {history.overall.reason or 'no label grows or falls with the run'}"))
+    for change in history.changes[:3]:
+        before, after = duration_text(change.before * 1e9), duration_text(change.after * 1e9)
+        lines.append(Text(f"  level change at #{change.iteration}: {before} → {after} an iteration (×{change.ratio:.2f})"))
     for slow in history.slowest[:3]:
         if slow.times_median < 1.2:
             break

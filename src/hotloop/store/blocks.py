@@ -64,6 +64,9 @@ def walk(data: bytes | memoryview) -> tuple[list[BlockView], list[str]]:
         view = BlockView(number, ordinal, at + s.HEAD_WORDS * 8, item_words, min(used, fits), min(capacity, fits), fits)
         blocks.append(view)
         at += units * s.BLOCK_BYTES
+    else:
+        if at < size:
+            problems.append(f"the beginning of a block is cut off at byte {size}")
     return blocks, problems
 
 

@@ -68,8 +68,8 @@ class Session(SessionData):
         order = sorted(range(len(shards)), key=lambda i: (shards[i].pid != main, shards[i].start_ns, shards[i].id))
         shards, tables = [shards[i] for i in order], [tables[i] for i in order]
         processes = tuple(Process(i, shard.pid, shard.name, _state(shard)) for i, shard in enumerate(shards))
-        for shard in shards:
-            problems += [f"process {shard.pid}: {text}" for text in shard.problems]
+        for shard, process in zip(shards, processes, strict=True):
+            problems += [f"process {shard.pid}: {text}" for text in (*shard.problems, *_missing_events(shard, process.state))]
         if len(problems) > MAX_PROBLEMS:
             problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} problems more"]
         samples = tuple(read_samples(directory))
@@ -201,6 +201,15 @@ def _events(data: bytes, shard: Shard, problems: list[str]) -> np.ndarray[Any, A
 def _table(events: int) -> np.ndarray[Any, Any]:
     # Memory of its own: what malloc gets back from between other things stays with the process.
     return np.frombuffer(mmap.mmap(-1, events * _EVENT.itemsize), _EVENT) if events else np.empty(0, _EVENT)
+
+
+def _missing_events(shard: Shard, state: str) -> list[str]:
+    """Every span leaves an event. A block of them that is gone altogether shows in nothing else."""
+    closing = len(shard.tracks) if state == DIED else 0  # on each track one span may have been counted, and no more
+    missing = shard.recorded - shard.ring_events - shard.logged_events - closing
+    if state == RUNNING or missing <= 0 or not shard.losses.keys().isdisjoint(("budget", "disk")):
+        return []
+    return [f"{missing} events are missing"]
 
 
 def _merge_events(tables: list[np.ndarray[Any, Any]]) -> Events:

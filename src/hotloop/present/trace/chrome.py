@@ -47,6 +47,8 @@ def _events(session: SessionData, timeline: Timeline, stacks: Stacks, ids: _Ids)
         if shard.iterations:
             yield from _iterations(shard, timeline, pid, ids.own())
         yield from _counters(shard, timeline, pid)
+        if index == 0 and session.system:
+            yield _system_counters(session, timeline, pid)
         fragments: dict[int, str] = {}
         for place, lane in enumerate(lanes[index], 1):
             tid = ids.of_track(index, lane.track) if not lane.number else ids.own()
@@ -187,6 +189,25 @@ def _counters(shard: m.Shard, timeline: Timeline, pid: int) -> Iterator[str]:
         lines += [_counter("GPU memory, peak of the run", at, pid, "MB", gpu / MB) for at in times]
     if lines:
         yield ",\n".join(lines)
+
+
+_SYSTEM = {
+    "cpu_percent": ("CPU of the processes", "% of a core"),
+    "rss_mb": ("memory of the processes", "MB"),
+    "gpu_percent": ("GPU busy", "%"),
+    "gpu_memory_mb": ("GPU memory", "MB"),
+}
+
+
+def _system_counters(session: SessionData, timeline: Timeline, pid: int) -> str:
+    """The sidecar's samples; each stands for the time before it, so it begins there."""
+    main = session.shards[0]
+    lines = []
+    for row in session.system:
+        since_start_ns = round((row["unix_s"] - row["seconds"]) * 1e9) - main.start_unix_ns
+        at = timeline.since_base(main.start_ns + since_start_ns)
+        lines += [_counter(name, at, pid, unit, row[key]) for key, (name, unit) in _SYSTEM.items() if key in row]
+    return ",\n".join(lines)
 
 
 def _about(session: SessionData, timeline: Timeline) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ...model.ledger import Ledger
 
 NAME_CHARS = 256  # a name may be a megabyte, and a trace repeats it a million times
 PATH_CHARS = 512
-MAX_DEPTH = 256  # stacks deeper than that are shown without their middle
+MAX_DEPTH = 128  # stacks deeper than that are shown without their middle
 UNATTRIBUTED = "(unattributed)"
 SPAN_COST = ("(profiler)", "(cost of spans)")  # calibrated and subtracted; "(profiler)" itself was timed
 
