@@ -3,6 +3,7 @@
 What lives here: the only mutable global of the package, and the only reader of `HOTLOOP*` variables, once, at import:
     HOTLOOP=1                 record from the start
     HOTLOOP_SESSION=DIR       join that session (set by a recording parent for its children)
+    HOTLOOP_RUN=root          this is the main process of that session (set by `hotloop run`, for one process)
     HOTLOOP_RECORDER=python   use the Python recorder
 Invariant: off until asked; after start, nothing here raises into training.
 """
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_environment = {key: os.environ.get(key, "") for key in ("HOTLOOP", "HOTLOOP_SESSION", "HOTLOOP_RECORDER")}
+_environment = {key: os.environ.get(key, "") for key in ("HOTLOOP", "HOTLOOP_SESSION", "HOTLOOP_RUN", "HOTLOOP_RECORDER")}
+os.environ.pop("HOTLOOP_RUN", None)
 _recorder = backend.choose(python=_environment["HOTLOOP_RECORDER"] == "python")
 
 if TYPE_CHECKING:
@@ -97,12 +99,12 @@ class Profiler:
         self._stop_at_exit()
         return path
 
-    def join(self, session: str) -> None:
-        """Record into the session of a parent process, from the first span on."""
+    def join(self, session: str, root: bool = False) -> None:
+        """Record into the session of a parent process, from the first span on; as its main process, at once."""
         from .record.recorder import Recording
 
         self._recording = Recording(_recorder)
-        self._recording.join(Path(session))
+        self._recording.join(Path(session), root)
         self._stop_at_exit()
 
     def stop(self) -> Path | None:
@@ -324,6 +326,6 @@ def profile_function(name: Any = None, track_memory: bool = False) -> Any:
 
 
 if _environment["HOTLOOP_SESSION"]:
-    _profiler.join(_environment["HOTLOOP_SESSION"])
+    _profiler.join(_environment["HOTLOOP_SESSION"], root=_environment["HOTLOOP_RUN"] == "root")
 elif _environment["HOTLOOP"] not in ("", "0"):
     _profiler.start()

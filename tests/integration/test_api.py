@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -331,3 +334,21 @@ def test_hooks_are_gone_after_stop(run):
         hotloop.stop()
         assert state() == before
     """)
+
+
+@pytest.mark.parametrize("options", ["", "system=True"])
+def test_ctrl_c_ends_a_recorded_script_as_it_would_without_us(tmp_path, run, options):
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import time, hotloop\nhotloop.start({options})\nwith hotloop.profile('x', track_memory=True): pass\n"
+        "print('ready', flush=True)\ntime.sleep(60)\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")} | {"HOTLOOP_RECORDER": run.recorder}
+    process = subprocess.Popen(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")

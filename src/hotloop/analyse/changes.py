@@ -73,10 +73,9 @@ class Rows:
 def merge_rows(values: ArrayLike, weights: ArrayLike | None, most: int, least_values: int = 1) -> Rows:
     """At most `most` rows of equal weight; absent values are left out, but the others keep their place in the run.
 
-    `least_values` is how many values a row should be made of.
-
-    A mean of many has a smaller spread and a larger logarithm than single values, so old merged rows and new ones must be
-    brought to one size before they are compared. A row too heavy for that counts as one row.
+    `least_values` is how many values a row should be made of. A mean of many has a smaller spread and a larger logarithm than
+    single values, so old merged rows and new ones must be brought to one size before they are compared. A row too heavy for
+    that counts as one row.
 
     >>> merge_rows([1.0, 3.0, 5.0, 5.0], None, 2).mean.tolist()
     [2.0, 5.0]
@@ -85,7 +84,7 @@ def merge_rows(values: ArrayLike, weights: ArrayLike | None, most: int, least_va
     weight = np.ones(len(value)) if weights is None else np.asarray(weights, np.float64).ravel()
     if len(weight) != len(value):
         raise ValueError(f"{len(value)} values but {len(weight)} weights")
-    weight = np.where(np.isfinite(weight) & (weight > 0), np.minimum(weight, 1e15), 0.0)
+    weight = np.where(np.isfinite(weight) & (weight > 0), np.clip(weight, 1.0, 1e9), 0.0)
     end = np.cumsum(weight)
     kept = np.flatnonzero(np.isfinite(value) & (value >= 0) & (weight > 0))
     value, weight, end = value[kept], weight[kept], end[kept]
@@ -99,7 +98,7 @@ def merge_rows(values: ArrayLike, weights: ArrayLike | None, most: int, least_va
     _, first = np.unique(np.floor(place), return_index=True)
     total = np.add.reduceat(weight, first)
     scale = value.max() or 1.0  # so that no sum overflows
-    mean = np.add.reduceat(value / scale * weight, first) / total * scale
+    mean = np.minimum(np.add.reduceat(value / scale * weight, first) / total, 1.0) * scale
     middle = np.add.reduceat((end - weight / 2) * weight, first) / total
     return Rows(len(value), kept[first], mean, total, middle, float(end[0] - weight[0]), float(end[-1]))
 
@@ -122,10 +121,10 @@ def find_changes(values: ArrayLike, weights: ArrayLike | None = None) -> tuple[C
     """
     rows = merge_rows(values, weights, MOST_POINTS)
     log = take_logs(rows.mean)
-    bounds = _segment(log)
+    bounds = _drop_gradual_changes(log, _segment(log))
     levels = _levels(log, bounds)
     return tuple(
-        Change(int(rows.first[at]), round(rows.middle[at] - rows.weight[at] / 2), math.exp(before), math.exp(after))
+        Change(int(rows.first[at]), round(rows.middle[at] - rows.weight[at] / 2), _exp(before), _exp(after))
         for at, before, after in zip(bounds[1:-1], levels[:-1], levels[1:], strict=True)
     )
 
@@ -137,15 +136,17 @@ def find_phases(series: Mapping[str, ArrayLike], durations: ArrayLike) -> tuple[
     >>> find_phases({"act": [1.0] * 6, "train": [nan, nan, 2.0, 2.0, 2.0, 2.0]}, [1.0, 1.0, 3.0, 3.0, 3.0, 3.0])
     (2,)
     """
-    duration = np.nan_to_num(np.asarray(durations, np.float64).ravel(), nan=0.0, posinf=0.0, neginf=0.0)
+    duration = _as_times(durations)
     starts = set()
     for values in series.values():
-        value = np.nan_to_num(np.asarray(values, np.float64).ravel(), nan=0.0, posinf=0.0, neginf=0.0)
+        value = _as_times(values)
         there = np.flatnonzero(value > 0)
         if not len(there) or there[0] == 0 or len(there) < (len(value) - there[0]) / 2:
             continue
-        if value[there[0] :].sum() >= 0.05 * duration[there[0] :].sum():
-            starts.add(int(there[0]))
+        start = int(there[0])
+        scale = max(value.max(), duration[start:].max(initial=0.0))  # so that no sum overflows
+        if (value[start:] / scale).sum() >= 0.05 * (duration[start:] / scale).sum():
+            starts.add(start)
     return tuple(sorted(starts))
 
 
@@ -180,7 +181,7 @@ def find_warm_up(durations_s: ArrayLike, weights: ArrayLike | None = None, phase
     weight, mean = rows.weight[:first], rows.mean[:first]
     iterations = round(float(weight.sum()))
     seconds = min(sum(w * s for w, s in zip(weight.tolist(), mean.tolist(), strict=True)), sys.float_info.max)
-    ratio = math.exp(min(50.0, float(np.median(log[:first])) - steady))
+    ratio = _exp(float(np.median(log[:first])) - steady)
     return WarmUp(iterations, seconds, True, f"{iterations} at the start took {ratio:.2g} × the later time each")
 
 
@@ -202,15 +203,17 @@ def _segment(log: Floats) -> list[int]:
         cut = _partition(y, price)
         if len(cut) - 2 > min(MOST_CHANGES, n // 20):
             break
-        if price >= unit * _long_run_variance(y, cut):
+        right = unit * _long_run_variance(y, cut)
+        if price >= right:
             bounds = cut
-        price /= 1.5
+        # Between a price that counts and the one its noise asks for, all count: go there at once.
+        price = min(price / 1.5, max(right, least)) if price > least else 0.0
     return _drop_small_changes(log, _drop_bursts(log, bounds))
 
 
 def _drop_bursts(log: Floats, bounds: list[int]) -> list[int]:
     """A short stretch after which the level is the old one again is an event, not a change of level."""
-    short = max(2 * SHORTEST_SEGMENT, len(log) // 30)
+    short = max(2 * SHORTEST_SEGMENT, len(log) // 60)
     i = 1
     while i < len(bounds) - 2:
         levels = _levels(log, bounds)
@@ -229,6 +232,18 @@ def _drop_small_changes(log: Floats, bounds: list[int]) -> list[int]:
             break
         del bounds[smallest + 1]
     return bounds
+
+
+def _drop_gradual_changes(log: Floats, bounds: list[int]) -> list[int]:
+    """Slow growth is best cut somewhere too, but nothing happens there: half of a jump must be seen close to it."""
+    jumps = []
+    for a, at, b in zip(bounds[:-2], bounds[1:-1], bounds[2:], strict=True):
+        reach = max(SHORTEST_SEGMENT, min(at - a, b - at) // 4)
+        before, after = _levels(log, [a, at, b])
+        close_before, close_after = _levels(log, [at - reach, at, at + reach])
+        if (close_after - close_before) / (after - before) >= 0.5:
+            jumps.append(at)
+    return [0, *jumps, len(log)]
 
 
 def _levels(log: Floats, bounds: list[int]) -> Floats:
@@ -317,3 +332,13 @@ def _count_leading_outliers(log: Floats, steady: float) -> int:
     usual = max(rest[min(len(rest) - 1, int(0.99 * len(rest)))], 3.5 * _spread(log), math.log(1.2))
     outside = np.abs(log[:SHORTEST_SEGMENT] - steady) > usual
     return int(np.argmin(outside)) if not outside.all() else SHORTEST_SEGMENT
+
+
+def _as_times(values: ArrayLike) -> Floats:
+    """What is no time counts as zero."""
+    value = np.asarray(values, np.float64).ravel()
+    return np.where(np.isfinite(value) & (value > 0), value, 0.0)
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 709.0))

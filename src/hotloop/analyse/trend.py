@@ -7,8 +7,8 @@ Iterations resemble their neighbours, so a test that counts them one by one find
 the run is cut into at most 30 batches, and a line is fitted to the logarithms of their means by generalised least squares.
 How long the noise remembers is unknown, so the fit is made for every memory on a grid, and the answers are averaged by how well
 each explains the data: a mixture of t distributions, whose tail is the p-value and whose quantiles are the interval.
-Rejected: t or rank tests on 10-20 batches (14-40 % false alarms on 60 iterations of AR(1) noise with 0.9), one estimated
-memory (9-20 %). `benchmarks/trend.py` measures the level and what is found.
+Rejected: t or rank tests on 10 or 20 batches (25-45 % false alarms on 60 iterations of AR(1) noise with 0.9, 10-20 % on 200),
+one estimated memory (16 %, 8 %). `benchmarks/trend.py` measures the level and what is found.
 """
 
 from __future__ import annotations
@@ -187,9 +187,9 @@ def _make_whiteners(count: int) -> tuple[Floats, Floats]:
 
 
 def _weigh_rates(rows: Rows) -> Floats:
-    """Log prior: per iteration, the rate is Gamma(0.4) distributed: mostly short memory, but a long one is never ruled out."""
+    """Log prior: per iteration, the rate is Gamma(0.45) distributed: mostly short memory, but a long one is never ruled out."""
     rate = RATES * len(rows) / rows.weight.sum()
-    return 0.4 * np.log(rate) - rate  # type: ignore[no-any-return]
+    return 0.45 * np.log(rate) - rate  # type: ignore[no-any-return]
 
 
 def _whiten(design: Floats) -> _Whitened:

@@ -15,6 +15,7 @@ from ..errors import HotloopError
 from .analyze import analyze
 from .doctor import doctor
 from .report import report
+from .run import run
 from .sessions import list_sessions
 from .trace import trace
 
@@ -25,7 +26,7 @@ def cli() -> None:
     """Where reinforcement-learning training time goes, what to change, and whether it helped."""
 
 
-for command in (report, analyze, trace, list_sessions, doctor):
+for command in (run, report, analyze, trace, list_sessions, doctor):
     cli.add_command(command)
 
 

@@ -55,6 +55,7 @@ class Recording:
         self.began = (0.0, 0.0)  # wall and processor seconds
         self.meta: dict[str, Any] = {}
         self.hooks: list[str] = []
+        self._bootstrap: Any = None  # multiprocessing's own
         self.sidecar: subprocess.Popen[bytes] | None = None
         self.costs: tuple[int, int, int] | None = None
         self._warned: set[str] = set()
@@ -72,7 +73,7 @@ class Recording:
 
     def begin(self, name: str, out: str | os.PathLike[str], system: bool = False, **options: Any) -> Path:
         """Start a session below `out`; answers its directory, which may not exist if the disk refused."""
-        session = _session_directory(Path(out), name)
+        session = new_session_directory(Path(out), name)
         directory: str | None = None
         try:
             (session / schema.SHARD_DIR).mkdir(parents=True)
@@ -109,11 +110,13 @@ class Recording:
             )
 
     def _stop_sidecar(self) -> None:
-        import subprocess
-
         sidecar, self.sidecar = self.sidecar, None
         if sidecar is None or os.getpid() != self.pid:
             return
+        # Not imported for nothing: at exit that changes the exit code after Ctrl-C, because evaluating a string (named tuples
+        # do) makes Python forget that a KeyboardInterrupt is on its way out.
+        import subprocess
+
         try:
             if sidecar.stdin is not None:
                 sidecar.stdin.close()
@@ -122,10 +125,11 @@ class Recording:
             sidecar.kill()
             sidecar.wait()
 
-    def join(self, session: Path) -> None:
-        """Record into a session that a parent process started; the shard is made at the first span."""
+    def join(self, session: Path, root: bool = False) -> None:
+        """Record into a session that another process started. The `root` is the one that counts as the main process and records
+        at once; the others make their shard at their first span."""
         self.path, self.owner = session, False
-        self._open(str(session / schema.SHARD_DIR), {**_options_of(session), "armed": True, "is_child": True})
+        self._open(str(session / schema.SHARD_DIR), {**_options_of(session), "armed": not root, "is_child": not root})
         self._name_after_worker()
 
     def _open(self, directory: str | None, options: dict[str, Any]) -> None:
@@ -239,6 +243,7 @@ class Recording:
         imports.when_imported("concurrent.futures.process", lambda m: handoff.install_processes(recorder, m))
         imports.when_imported("asyncio.events", lambda m: tasks.install(recorder, m))
         imports.when_imported("multiprocessing.util", self._close_in_workers)
+        imports.when_imported("multiprocessing.process", self._name_spawned)
 
     def _remove_hooks(self) -> None:
         from . import handoff, tasks
@@ -247,10 +252,25 @@ class Recording:
         self.recorder.unhook_waits()
         handoff.uninstall()
         tasks.uninstall()
+        if self._bootstrap is not None:
+            sys.modules["multiprocessing.process"].BaseProcess._bootstrap = self._bootstrap
+            self._bootstrap = None
 
     def _close_in_workers(self, util: Any) -> None:
         """A multiprocessing worker leaves by `os._exit`, past every exit hook but multiprocessing's own."""
         util.register_after_fork(self, Recording._in_worker)
+
+    def _name_spawned(self, module: Any) -> None:
+        """A spawned worker runs no after-fork hook, and joins before it knows its name."""
+        original = self._bootstrap = module.BaseProcess._bootstrap
+
+        def _bootstrap(process: Any, *args: Any, **keywords: Any) -> Any:
+            if getattr(process, "_start_method", "") == "spawn":
+                self.recorder.name_process(process.name)
+                sys.modules["multiprocessing.util"].Finalize(None, self.recorder.close, exitpriority=-100)
+            return original(process, *args, **keywords)
+
+        module.BaseProcess._bootstrap = _bootstrap
 
     def _in_worker(self) -> None:
         self._name_after_worker()
@@ -279,7 +299,7 @@ def safe_name(name: str) -> str:
     return ("".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "session")[:100]
 
 
-def _session_directory(out: Path, name: str) -> Path:
+def new_session_directory(out: Path, name: str) -> Path:
     """`out/NAME-TIME`, a new one; a name never leads out of `out`."""
     safe = safe_name(name)
     stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -20,36 +20,61 @@ from typing import Any
 from ..store.system import MOST_SAMPLES, SYSTEM_FILE
 
 
-def main(arguments: list[str]) -> int:
-    pid, session = int(arguments[0]), arguments[1]
-    interval = float(arguments[2]) if len(arguments) > 2 else 0.5
-    import psutil
+class Sampler:
+    """Samples a process and its descendants into a session's file, at an interval that doubles when the file is full."""
 
-    try:
-        process = psutil.Process(pid)
-    except psutil.NoSuchProcess:
-        return 0
-    sample = _sampler(process)
-    path = os.path.join(session, SYSTEM_FILE)
-    lines: list[str] = []
+    def __init__(self, pid: int, session: str, interval_s: float = 0.5) -> None:
+        import psutil
+
+        self._path = os.path.join(session, SYSTEM_FILE)
+        self._lines: list[str] = []
+        self.interval_s = interval_s
+        self._due = time.monotonic() + interval_s
+        self._process: psutil.Process | None
+        try:
+            self._process = psutil.Process(pid)
+            self._sample = _sampler(self._process)
+        except psutil.Error:
+            self._process = None
+
+    def is_running(self) -> bool:
+        import psutil
+
+        try:
+            return self._process is not None and self._process.is_running() and self._process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+    def tick(self, now: float) -> None:
+        """Take a sample if it is time."""
+        if now >= self._due:
+            self._due = now + self.interval_s
+            self.take()
+
+    def take(self) -> None:
+        taken = self._sample() if self._process is not None else None
+        if taken is None:
+            return
+        self._lines.append(json.dumps(taken))
+        try:
+            if len(self._lines) < MOST_SAMPLES:
+                with open(self._path, "a", encoding="ascii") as file:
+                    file.write(self._lines[-1] + "\n")
+            else:
+                self._lines, self.interval_s = self._lines[1::2], self.interval_s * 2
+                with open(self._path + ".new", "w", encoding="ascii") as file:
+                    file.write("\n".join(self._lines) + "\n")
+                os.replace(self._path + ".new", self._path)
+        except OSError:  # the disk is full or the session was removed: nothing to be done from here
+            self._process = None
+
+
+def main(arguments: list[str]) -> int:
+    sampler = Sampler(int(arguments[0]), arguments[1], float(arguments[2]) if len(arguments) > 2 else 0.5)
     going = True
     while going:
-        going = not _closed(interval) and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        taken = sample()
-        if taken is None:
-            break
-        lines.append(json.dumps(taken))
-        try:
-            if len(lines) < MOST_SAMPLES:
-                with open(path, "a", encoding="ascii") as file:
-                    file.write(lines[-1] + "\n")
-            else:
-                lines, interval = lines[1::2], interval * 2
-                with open(path + ".new", "w", encoding="ascii") as file:
-                    file.write("\n".join(lines) + "\n")
-                os.replace(path + ".new", path)
-        except OSError:  # the disk is full or the session was removed: nothing to be done from here
-            return 0
+        going = not _closed(sampler.interval_s) and sampler.is_running()
+        sampler.take()
     return 0
 
 
@@ -63,7 +88,7 @@ def _sampler(process: Any) -> Callable[[], dict[str, Any] | None]:
     """A function that answers what was used since it was last called."""
     import psutil
 
-    gpu = _gpu_reader(process)
+    gpu = _gpu_reader()
     cores = psutil.cpu_count() or 1
     psutil.cpu_percent()  # the machine's counters, from now on
     before = {"at": time.time(), "cpu": _tree(process, psutil)[0]}
@@ -112,7 +137,7 @@ def _tree(process: Any, psutil: Any) -> tuple[float, int, int]:
     return cpu, rss, count
 
 
-def _gpu_reader(process: Any) -> Callable[[], dict[str, Any]]:
+def _gpu_reader() -> Callable[[], dict[str, Any]]:
     """Utilisation and memory of the first GPU, through NVML; nothing where there is none."""
     try:
         import pynvml

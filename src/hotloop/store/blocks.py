@@ -65,7 +65,7 @@ def walk(data: bytes | memoryview) -> tuple[list[BlockView], list[str]]:
         blocks.append(view)
         at += units * s.BLOCK_BYTES
     else:
-        if at < size:
+        if any(data[at:size]):
             problems.append(f"the beginning of a block is cut off at byte {size}")
     return blocks, problems
 

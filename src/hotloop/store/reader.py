@@ -22,7 +22,7 @@ from ..model.shard import Shard
 from . import schema as s
 from .blocks import walk
 from .shard import decode
-from .system import read_samples, summarise
+from .system import SYSTEM_FILE, read_samples, summarise
 
 MAX_SHARD_BYTES = 256 << 20
 MAX_JSON_BYTES = 16 << 20
@@ -72,11 +72,19 @@ class Session(SessionData):
             problems += [f"process {shard.pid}: {text}" for text in (*shard.problems, *_missing_events(shard, process.state))]
         if len(problems) > MAX_PROBLEMS:
             problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} problems more"]
-        samples = tuple(read_samples(directory))
+        samples = tuple(read_samples(directory)) if _is_file(directory / SYSTEM_FILE) else ()
         if samples:  # they are there even if the process was killed before it could sum them up
             said = meta.get("resources")
             meta = {**meta, "resources": {**(said if isinstance(said, dict) else {}), **summarise(samples)}}
         return cls(directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples)
+
+
+def _is_file(path: Path) -> bool:
+    """Is it a regular file? One that is a pipe would be waited for."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _read_file(path: Path, limit: int) -> bytes:
@@ -266,7 +274,8 @@ def _state(shard: Shard) -> str:
         return ENDED
     try:
         with open(f"/proc/{shard.pid}/stat", "rb") as file:
-            started = int(file.read().rsplit(b")", 1)[1].split()[19])
+            fields = file.read().rsplit(b")", 1)[1].split()
+        started = int(fields[19])
     except (OSError, ValueError, IndexError):
         return DIED
-    return RUNNING if started == shard.process_start else DIED
+    return RUNNING if started == shard.process_start and fields[0] not in (b"Z", b"X") else DIED
