@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from .errors import HotloopError
 from .record import backend
 
 if TYPE_CHECKING:
@@ -180,7 +181,10 @@ class Profiler:
 
         _recorder.charge()
         data = _recorder.snapshot() or self._last
-        summary = Summary(decode(data)) if data else None
+        try:
+            summary = Summary(decode(data)) if data else None
+        except HotloopError:  # there was no memory even for the first span
+            summary = None
         _recorder.charge()  # the snapshot settled every track; what came after was ours
         return summary
 

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from hotloop.errors import UnreadableError
 from hotloop.store.shard import decode
 
 from .conftest import Rig, native
@@ -70,7 +71,11 @@ def test_whichever_call_fails_nothing_breaks(tmp_path, on_disk):
         data = workout(native, folder)
         native.fail_nth(0)
         if data:
-            shard = decode(data)
+            try:
+                shard = decode(data)
+            except UnreadableError as error:  # not even the first path could be kept
+                assert "holds no paths" in str(error), nth
+                continue
             assert shard.attempted == shard.recorded + shard.dropped + shard.open_count, nth
     assert Rig(native).open().read().losses == {}
     native.close()

@@ -161,3 +161,15 @@ def test_events_are_kept_in_windows_and_the_ring_holds_the_latest(recorder):
         assert shard.ring_events == 45 * 30 - shard.logged_events
     finally:
         rig.close()
+
+
+def test_a_pause_is_no_part_of_the_iteration_it_falls_into(rig):
+    rig.span("a", 10)
+    rig.module.pause()
+    rig.tick(1000)
+    rig.module.resume()
+    rig.module.attach()
+    rig.span("a", 20)
+    rig.module.step()
+    (row,) = rig.read().iterations
+    assert row.end_ns - row.start_ns == 30

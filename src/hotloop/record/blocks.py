@@ -13,7 +13,18 @@ from typing import Any
 
 from ..model import shard as m
 from ..model.ledger import Ledger, Operation
-from ..model.sheet import HANDED, SPAN, UNATTRIBUTED, WAITING, Row, Sheet, make_sheet, round_shares, sheet_of_iterations
+from ..model.sheet import (
+    HANDED,
+    PROFILER,
+    SPAN,
+    UNATTRIBUTED,
+    WAITING,
+    Row,
+    Sheet,
+    make_sheet,
+    round_shares,
+    sheet_of_iterations,
+)
 from .summary import escape, shorten
 
 MB = 1 << 20
@@ -223,10 +234,11 @@ def rollout_block(shard: m.Shard, last: int = 10) -> str:
         return "\n".join([*lines, "  no iteration was closed yet: call step() at the end of each", rule])
     sheet = sheet_of_iterations(shard, rows)
     shown = _shown_rows(sheet)
-    largest = max((i for i in shown if sheet.rows[i].leaf), key=lambda i: sheet.rows[i].ns, default=-1)
+    leaves = [i for i in shown if sheet.rows[i].leaf and sheet.rows[i].kind != PROFILER]
+    largest = max(leaves, key=lambda i: sheet.rows[i].ns, default=-1)
     names = {i: _rollout_name(sheet, i, depth) for i, depth in shown.items()}
     wide = max([26, *(len(name) for name in names.values())])
-    lines.append(f"{'  Rollout Total:':<{wide}}{sheet.wall_ns / 1e6 / done:>10.2f} ms   (mean of {done})")
+    lines.append(f"{'  Iteration Total:':<{wide}}{sheet.wall_ns / 1e6 / done:>10.2f} ms   (mean of {done})")
     for i, name in names.items():
         mark = "  ≈" if sheet.rows[i].inferred else ""
         flag = "  <-- BOTTLENECK" if i == largest else ""
@@ -235,11 +247,12 @@ def rollout_block(shard: m.Shard, last: int = 10) -> str:
 
 
 def _shown_rows(sheet: Sheet, most: int = 40) -> dict[int, int]:
-    """Row -> depth: what took at least a thousandth; a hand-over is passed through to the work itself."""
+    """Row -> depth: what took 1/1000 of the whole or 1/100 of its parent; a hand-over is passed through to the work."""
     depths = {0: -1}
     shown: dict[int, int] = {}
     for i, row in enumerate(sheet.rows[1:], 1):
-        if row.parent not in depths or row.ns * 1000 < sheet.wall_ns or len(shown) >= most:
+        small = row.ns * 1000 < sheet.wall_ns and row.ns * 100 < sheet.rows[row.parent].ns
+        if row.parent not in depths or small or len(shown) >= most:
             continue
         handed = row.name == HANDED
         depths[i] = depths[row.parent] + (not handed)
@@ -251,5 +264,6 @@ def _shown_rows(sheet: Sheet, most: int = 40) -> dict[int, int]:
 def _rollout_name(sheet: Sheet, index: int, depth: int) -> str:
     row = sheet.rows[index]
     bullet = "- " if depth == 0 else "• "
-    name = pretty(row.name) + (" Total" if not row.leaf and depth == 0 else "")
+    name = pretty(row.name)
+    name += " Total" if not row.leaf and depth == 0 and not name.endswith("Total") else ""
     return shorten("    " + "    " * depth + bullet + name + ":", 48)

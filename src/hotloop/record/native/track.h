@@ -490,6 +490,7 @@ static void session_resume(void) {
     for (uint32_t i = 0; i < g.track_count; i++)
         if (!g.tracks[i]->retired) begin_life(g.tracks[i], at);
     sh.head->paused_ns += at - g.paused_at;
+    sh.head->iter_start_ns += at - g.paused_at; /* the pause is not part of the iteration either */
     page->gen = g.gen;
 }
 

@@ -339,6 +339,7 @@ def resume() -> None:
             if not track.retired:
                 begin_life(track, at)
         state.head[s.H_PAUSED_NS] += at - state.paused_at
+        state.head[s.H_ITER_START_NS] += at - state.paused_at  # the pause is not part of the iteration either
         state.gen_on = state.gen
 
 
