@@ -1,0 +1,1 @@
+"""The document's import paths; the code behind them is in `thinky`."""

@@ -1,0 +1,1 @@
+"""Student, teacher, world and training loop of the supervised-to-PPO example."""
