@@ -113,7 +113,9 @@ class Profiler:
         recording, self._recording = self._recording, None
         if recording is None:
             return None
+        _recorder.settle()  # up to here it is the user's time; what follows is ours
         self._last = _recorder.snapshot()
+        _recorder.charge()
         self._paused = False
         _recorder.set_on_step(None)
         path = recording.end()

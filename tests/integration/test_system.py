@@ -84,7 +84,7 @@ def test_lines_that_are_no_samples_are_left_out(tmp_path, line):
     (tmp_path / "system.jsonl").write_bytes(good + b"\n" + line + b"\n" + good[:-5])
     samples = read_samples(tmp_path)
     assert len(samples) == 1
-    assert summarise(samples) == {"cpu_mean": 50, "cpu_peak": 50, "rss_mean": 10, "rss_peak": 10, "samples": 1}
+    assert summarise(samples) == {"cpu_mean": 50, "cpu_peak": 50, "rss_mean": 10, "rss_peak": 10, "samples": 1, "sampled_s": 1}
 
 
 def test_means_are_weighted_by_time():

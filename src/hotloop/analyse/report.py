@@ -107,7 +107,7 @@ def _resources(meta: dict[str, Any]) -> dict[str, float]:
         return {}
     keys = (
         "wall_s", "cpu_s", "cores", "peak_memory_mb", "gpu_peak_mb", "cpu_mean", "cpu_peak", "rss_mean", "rss_peak", "gpu_mean",
-        "gpu_peak", "gpu_memory_mean", "gpu_memory_peak", "samples",
+        "gpu_peak", "gpu_memory_mean", "gpu_memory_peak", "samples", "sampled_s",
     )  # fmt: skip
     numbers = {key: said[key] for key in keys if type(said.get(key)) in (int, float)}
     return {key: value for key, value in numbers.items() if 0 <= value < 1e15}

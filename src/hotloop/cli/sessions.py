@@ -71,6 +71,7 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
 
 def _describe(path: Path) -> dict[str, object]:
     from ..analyse.report import make_report
+    from ..record.blocks import find_largest
     from ..store.reader import Session
 
     try:
@@ -78,7 +79,8 @@ def _describe(path: Path) -> dict[str, object]:
     except HotloopError as error:
         return {"session": str(path), "problem": str(error)}
     states = {process.state for process in report.processes}
-    largest = max(report.operations, key=lambda o: (o.kind == 0) * (o.self_ns + o.waiting_ns), default=None)
+    name = find_largest(report.ledger, report.sheet)
+    largest = next((o for o in report.operations if o.name == name), None)
     return {
         "session": str(path),
         "name": report.name,

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..model import shard as m
 from ..model.ledger import Ledger, Operation
+from ..model.listing import share_out_own_times
 from ..model.sheet import (
     HANDED,
     PROFILER,
@@ -136,10 +137,10 @@ def episode_block(books: Books) -> str:
     lines = [f"PERFORMANCE SUMMARY (per {unit})", "-" * 40, f"Total {unit.title()} Time: {wall / 1e9 / episodes:.3f}s", ""]
     shown = [o for o in books.ledger.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
     inside = _always_inside(books.ledger)
-    largest = max(shown, key=lambda o: o.self_ns + o.waiting_ns, default=None)
+    largest = find_largest(books.ledger, books.sheet)
     for title, members in _grouped(shown):
         lines.append(f"{title}:")
-        lines += [f"  {_episode_row(o, episodes, wall, inside, o is largest)}" for o in members]
+        lines += [f"  {_episode_row(o, episodes, wall, inside, o.name == largest)}" for o in members]
         lines.append("")
     if books.sheet is not None:
         waiting, lost = books.sheet.total_ns(WAITING), books.sheet.total_ns(UNATTRIBUTED)
@@ -150,6 +151,13 @@ def episode_block(books: Books) -> str:
             "",
         ]
     return "\n".join([*lines, *_resource_lines(books)])
+
+
+def find_largest(ledger: Ledger, sheet: Sheet | None) -> str | None:
+    """The operation with most time of its own, running or waiting; waiting for handed-over work is that work's."""
+    own = share_out_own_times(sheet, ledger.tree)[0] if sheet else {}
+    times = {name: x.self_s + (x.waiting_s or 0.0) for (name, _), x in own.items()}
+    return max(times, key=lambda name: times[name]) if times else None
 
 
 def _episodes(shard: m.Shard) -> tuple[int, str]:
@@ -201,7 +209,7 @@ def _resource_lines(books: Books) -> list[str]:
     if "rss_peak" in r:
         lines.append(f"Peak Memory with children: {_memory(r['rss_peak'])} (sampled; mean {_memory(r['rss_mean'])})")
     cores = r.get("cores") or 1
-    if "cpu_mean" in r:
+    if "cpu_mean" in r and r.get("sampled_s", 0.0) >= 0.5 * r.get("wall_s", 0.0):  # else it is too short for samples
         lines.append(
             f"Average CPU Usage: {r['cpu_mean'] / cores:.1f}% of {cores:.0f} cores, with children "
             f"(peak {r['cpu_peak'] / cores:.1f}%)"

@@ -108,7 +108,8 @@ class Blocks:
         """The blocks whose items carry on one another's numbers; behind a gap nobody knows an item's number."""
         found = sorted((b for b in self.blocks if b.kind == kind), key=lambda b: b.ordinal)
         for i, block in enumerate(found):
-            if block.ordinal != i or (i and found[i - 1].used < found[i - 1].fits):
+            # One may be empty (its first item found no room elsewhere for what it needs), but none half full.
+            if block.ordinal != i or (i and 0 < found[i - 1].used < found[i - 1].fits):
                 left = sum(b.used for b in found[i:])
                 self.problems.append(f"a block of {s.KIND_NAMES[kind]} is missing or not full: {left} after it are left out")
                 return found[:i]

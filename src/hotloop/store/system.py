@@ -53,4 +53,5 @@ def summarise(samples: Sequence[dict[str, float]]) -> dict[str, Any]:
             out[f"{name}_peak"] = max(value for value, _ in rows)
     if samples:
         out["samples"] = len(samples)
+        out["sampled_s"] = sum(row["seconds"] for row in samples)
     return out
