@@ -105,10 +105,11 @@ def merge_rows(values: ArrayLike, weights: ArrayLike | None, most: int, least_va
 
 def take_logs(means: Floats) -> Floats:
     """Logarithms; what is zero or next to it counts as a thousandth of the typical value, so that it weighs but not rules."""
-    positive = means[means > 0]
-    if not len(positive):
+    positive = means > 0
+    if not positive.any():
         return np.zeros_like(means)
-    return np.log(np.maximum(means, max(float(np.median(positive)) * 1e-3, np.finfo(np.float64).tiny)))
+    logs = np.log(means, where=positive, out=np.full_like(means, -np.inf))
+    return np.maximum(logs, np.median(logs[positive]) - math.log(1e3))
 
 
 def find_changes(values: ArrayLike, weights: ArrayLike | None = None) -> tuple[Change, ...]:
@@ -172,10 +173,17 @@ def find_warm_up(durations_s: ArrayLike, weights: ArrayLike | None = None, phase
     if late[near].sum() < 0.8 * late.sum() or first > len(log) // 2:
         last = round(rows.middle[bounds[-2]] - rows.weight[bounds[-2]] / 2)
         return WarmUp(0, 0.0, False, f"no steady state: {len(bounds) - 2} changes of level, the last at iteration {last}")
-    if first == 0:  # then it may still be the first few, too few to make a segment
-        rows = merge_rows(durations_s, weights, np.size(durations_s))
-        log = _remove_phases(take_logs(rows.mean), rows, phases)
-        first = _count_leading_outliers(log, steady)
+    drift = _find_drift(_clip_spikes(log)[first:])
+    if drift:
+        return WarmUp(
+            0, 0.0, False, f"no steady state: × {_exp(drift):.2g} from iteration {round(rows.middle[first])} to the end"
+        )
+    if first <= SHORTEST_SEGMENT:  # then the first few iterations, too few to make a segment, are counted one by one
+        single = merge_rows(durations_s, weights, np.size(durations_s))
+        single_log = _remove_phases(take_logs(single.mean), single, phases)
+        few = _count_leading_outliers(single_log, steady, SHORTEST_SEGMENT * math.ceil(len(single) / len(rows)))
+        if few or not first:
+            rows, log, first = single, single_log, few
     if first == 0:
         return WarmUp(0, 0.0, True, "steady from the start" + (", within each phase" if len(phases) else ""))
     weight, mean = rows.weight[:first], rows.mean[:first]
@@ -308,6 +316,15 @@ def _long_run_variance(y: Floats, bounds: list[int]) -> float:
     return max(variance * (1 + phi) / (1 - phi), slow)
 
 
+def _find_drift(y: Floats) -> float:
+    """How much a line through the values rises over their length; 0 if that is small or may be noise."""
+    n = len(y)
+    time = np.linspace(-0.5, 0.5, n)
+    rise = float(time @ y) / float(time @ time)
+    error = math.sqrt(12 / n * _long_run_variance(y - rise * time, [0, n]))
+    return rise if abs(rise) > max(SAME_LEVEL, 4 * error) else 0.0
+
+
 def _remove_phases(log: Floats, rows: Rows, phases: Sequence[int]) -> Floats:
     """Each phase minus its own level, taken from its second half."""
     inner = {int(np.searchsorted(rows.first, p)) for p in phases}
@@ -326,12 +343,12 @@ def _weighted_median(values: Floats, weights: NDArray[np.int_]) -> float:
     return float(values[order][int(np.searchsorted(reached, reached[-1] / 2))])
 
 
-def _count_leading_outliers(log: Floats, steady: float) -> int:
-    """Slow first iterations too few to be a segment: beyond all but one in a hundred of the others, and by 20 % at least."""
-    rest = np.sort(np.abs(log[SHORTEST_SEGMENT:] - steady))
+def _count_leading_outliers(log: Floats, steady: float, most: int) -> int:
+    """How many of the first `most` are beyond all but one in a hundred of the others, and by 20 % at least, without a break."""
+    rest = np.sort(np.abs(log[most:] - steady))
     usual = max(rest[min(len(rest) - 1, int(0.99 * len(rest)))], 3.5 * _spread(log), math.log(1.2))
-    outside = np.abs(log[:SHORTEST_SEGMENT] - steady) > usual
-    return int(np.argmin(outside)) if not outside.all() else SHORTEST_SEGMENT
+    inside = np.flatnonzero(np.abs(log[:most] - steady) <= usual)
+    return int(inside[0]) if len(inside) else most
 
 
 def _as_times(values: ArrayLike) -> Floats:

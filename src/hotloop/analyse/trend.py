@@ -127,7 +127,8 @@ def _fit_trend(values: ArrayLike, weights: ArrayLike | None) -> Trend:
     if not rows.mean.max() > 0:
         return Trend("flat", 1.0, 1.0, 1.0, 1.0, len(rows), "it took no time")
     time = (rows.middle - rows.start) / (rows.end - rows.start)
-    log = _clip_outliers(take_logs(rows.mean), time)
+    raw = take_logs(rows.mean)
+    log = _clip_outliers(raw, time)
     prior = _weigh_rates(rows)
     line, evidence = _fit(log, (time,), prior)
     p_value, step = line.p_value, ""
@@ -135,7 +136,7 @@ def _fit_trend(values: ArrayLike, weights: ArrayLike | None) -> Trend:
     if step_evidence - evidence > STEP_ODDS:
         line = _fit_around_step(log, time, at, prior)
         p_value = min(1.0, 2 * line.p_value)  # the second model that was tried
-        height = _exp(float(np.median(log[at + 1 :]) - np.median(log[: at - 1])))
+        height = _exp(float(np.median(raw[at + 1 :]) - np.median(raw[: at - 1])))
         step = f"a step of × {height:.2f} at iteration {_locate(values, weights, rows, at)}"
     low, middle, high = map(_exp, line.quantiles(0.025, 0.5, 0.975))
     return Trend("", p_value, middle, low, high, len(rows), step)

@@ -68,7 +68,16 @@ COLD static void measure_enter(Track *track, Frame *frame) {
     frame->rss = resident_bytes();
     frame->cpu_ns = kernel_ns(CLOCK_THREAD_CPUTIME_ID);
     frame->flags |= FRAME_MEASURED;
-    charge(track, now()); /* the readings are ours, not the span's */
+    charge_reading(track);
+}
+
+/* The readings at the end of a span, while it is still open; answers when they were done. */
+COLD static uint64_t read_at_exit(Track *track, Frame *frame, uint64_t at) {
+    frame->cpu_ns = kernel_ns(CLOCK_THREAD_CPUTIME_ID) - frame->cpu_ns;
+    frame->rss_end = resident_bytes();
+    settle(track, at);
+    charge_reading(track);
+    return track->last;
 }
 
 COLD static void measure_exit(Frame *frame, uint64_t dur) {
@@ -77,9 +86,9 @@ COLD static void measure_exit(Frame *frame, uint64_t dur) {
     else if (dur < g.conf.long_ns / 8) node->slow &= ~(uint32_t)SLOW_LONG;
     if (!(frame->flags & FRAME_MEASURED)) return;
     NodeRec *rec = node->rec;
-    rec->cpu_ns += kernel_ns(CLOCK_THREAD_CPUTIME_ID) - frame->cpu_ns;
+    rec->cpu_ns += frame->cpu_ns;
     rec->cpu_wall_ns += dur;
-    uint64_t rss = resident_bytes(), rise = rss > frame->rss ? rss - frame->rss : 0;
+    uint64_t rss = frame->rss_end, rise = rss > frame->rss ? rss - frame->rss : 0;
     if (!rec->mem_peak_calls) { /* where true peaks are asked for, end points add nothing */
         if (rise > rec->mem_rise_max) rec->mem_rise_max = rise;
         rec->mem_rise_sum += rise;
@@ -179,9 +188,13 @@ static inline void close_top(Track *track, uint64_t at) {
     Node *node = frame->node;
     NodeRec *rec = node->rec;
     Label *label = node->label;
+    uint64_t own = 0;
+    if (UNLIKELY(frame->flags & FRAME_CHARGED)) { /* as all are that were measured */
+        if (frame->flags & FRAME_MEASURED) at = read_at_exit(track, frame, at);
+        own = frame->own;
+    }
     settle(track, at);
-    uint64_t whole = at - frame->start, dur = whole;
-    if (UNLIKELY(frame->flags & FRAME_CHARGED)) dur -= frame->own;
+    uint64_t whole = at - frame->start, dur = whole - own;
     if (UNLIKELY(dur >= g.conf.long_ns || frame->flags & FRAME_MEASURED)) measure_exit(frame, dur);
     int outermost = !(frame->flags & FRAME_REENTRY);
     int closes = outermost && --label->open == 0;
@@ -213,7 +226,6 @@ static inline void close_top(Track *track, uint64_t at) {
     else put_event(track, node, frame->resumed, at - frame->resumed, EVENT_SEGMENT);
     if (LIKELY(!frame->flags)) return;
     track->crooked -= (frame->flags & FRAME_CROOKED) != 0;
-    if (frame->flags & FRAME_MEASURED) charge(track, now());
 }
 
 /* The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter. */

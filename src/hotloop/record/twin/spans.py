@@ -80,7 +80,16 @@ def measure_enter(track: Track, frame: Frame) -> None:
         frame.rss = resident_bytes()
         frame.cpu_ns = time.thread_time_ns()
         frame.measured = frame.odd = True
-        track.charge(state.clock())
+        track.charge_reading()
+
+
+def read_at_exit(track: Track, frame: Frame, at: int) -> int:
+    """The readings at the end of a span, while it is still the innermost; answers when they were done."""
+    frame.cpu_ns = time.thread_time_ns() - frame.cpu_ns
+    frame.rss_end = resident_bytes()
+    track.settle(at)
+    frame.own += track.charge_reading()  # it is off the stack already
+    return track.last
 
 
 def measure_exit(frame: Frame, duration: int) -> None:
@@ -89,9 +98,9 @@ def measure_exit(frame: Frame, duration: int) -> None:
         return
     node.set_long(frame.zone, duration >= state.long_ns // 8)
     words, at = node.words, node.at
-    words[at + s.N_CPU_NS] += time.thread_time_ns() - frame.cpu_ns
+    words[at + s.N_CPU_NS] += frame.cpu_ns
     words[at + s.N_CPU_WALL_NS] += duration
-    rss = resident_bytes()
+    rss = frame.rss_end
     if not words[at + s.N_MEM_CALLS] & UINT32_MAX:
         rise = max(0, rss - frame.rss)
         words[at + s.N_MEM_RISE_MAX] = max(words[at + s.N_MEM_RISE_MAX], rise)
@@ -144,6 +153,9 @@ def close_top(track: Track, at: int) -> None:
     duration = at - start
     union = 0
     if frame.odd or label.shared:
+        if frame.measured:
+            at = read_at_exit(track, frame, at)
+            duration = at - start
         duration, total, union = unusual(frame, label, at, duration)
     else:
         total = node.total + duration
@@ -210,8 +222,6 @@ def close_odd(track: Track, frame: Frame, at: int) -> None:
         put_event(track, frame.node, frame.resumed, at - frame.resumed, s.EVENT_SEGMENT)
     else:
         put_event(track, frame.node, frame.start, at - frame.start, 0)
-    if frame.measured:
-        track.charge(state.clock())
     track.set_crooked(-frame.crooked)
     frame.own = 0
     frame.odd = frame.measured = frame.reentry = frame.crooked = False

@@ -25,6 +25,9 @@ CLOCK_PYTHON, CLOCK_TEST = 3, 4
 UNATTACHED, BUSY = -2, -1  # never 0: that is `gen_on` while nothing records
 
 
+READING_MOST_NS = 50_000
+
+
 class Label:
     """A name. While it has a single node, that node's total time is its union, so nothing is kept (120 ns a span)."""
 
@@ -118,7 +121,8 @@ class Frame:
     """An open span. A track reuses its frames by depth; a lifted one is taken out and replaced."""
 
     __slots__ = (
-        "below", "cpu_ns", "crooked", "measured", "node", "node_at", "odd", "own", "reentry", "resumed", "rss", "start",
+        "below", "cpu_ns", "crooked", "measured", "node", "node_at", "odd", "own", "reentry", "resumed", "rss",
+        "rss_end", "start",
         "start_at", "zone",
     )  # fmt: skip
     node: Node
@@ -127,7 +131,7 @@ class Frame:
 
     def __init__(self, at: int) -> None:
         self.move(at)
-        self.start = self.resumed = self.rss = self.cpu_ns = 0
+        self.start = self.resumed = self.rss = self.rss_end = self.cpu_ns = 0
         self.own = 0  # of its time, what was charged to the profiler
         self.odd = False  # any of the following, or resumed
         self.crooked = self.reentry = self.measured = False
@@ -185,6 +189,15 @@ class Track:
             frame.own += at_ns - self.last
             frame.odd = True
         self._spend(self.profiler, at_ns)
+
+    def charge_reading(self) -> int:
+        """Charge a reading of the kernel, but no more than it can take: the rest is the thread being sent to wait for others,
+        which is the span's. Answers what was charged."""
+        done = state.clock()
+        cost = min(done - self.last, READING_MOST_NS)
+        self.charge(self.last + cost)
+        self.settle(done)
+        return cost
 
     def _spend(self, node: Node, at_ns: int) -> None:
         node.self_ns += at_ns - self.last
