@@ -155,7 +155,9 @@ def test_the_analyzer_writes_text_charts_and_details(trained: tuple[Path, str]) 
     text = (folder / "analysis.txt").read_text()
     assert "TOP 10 BOTTLENECKS:" in text
     assert re.search(r"Operation +Score +Time% +Avg\(ms\) +Calls", text)
-    assert re.search(r"^convlstm_forward_pass .*CRITICAL|^training_backward .*CRITICAL", text, re.MULTILINE)
+    assert re.search(r"^convlstm_forward_pass +\d", text, re.MULTILINE)
+    assert re.search(r"^training_backward +\d", text, re.MULTILINE)
+    assert "CRITICAL" in text  # training_total holds nearly all of the time
     assert "RECOMMENDATIONS" in text
     picture = (folder / "performance.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
