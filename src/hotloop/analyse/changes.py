@@ -109,7 +109,7 @@ def take_logs(means: Floats) -> Floats:
     if not positive.any():
         return np.zeros_like(means)
     logs = np.log(means, where=positive, out=np.full_like(means, -np.inf))
-    return np.maximum(logs, np.median(logs[positive]) - math.log(1e3))
+    return np.maximum(logs, float(np.median(logs[positive])) - math.log(1e3))
 
 
 def find_changes(values: ArrayLike, weights: ArrayLike | None = None) -> tuple[Change, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import shard as m
-from ..model.ledger import Ledger, Operation, fold, windowed_rate
+from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
 from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
 from .owners import share_out
@@ -145,7 +145,7 @@ def _quality(session: SessionData, ledger: Ledger) -> Quality:
         own_cost_error_ns=main.cost_error_ps / 1000,
         profiler_share=sum(b.profiler_ns for b in ledger.balances) / lifetime if lifetime else 0.0,
         native=main.native,
-        memory_method=m.PEAK_METHODS.get(main.peak_method, "not measured"),
+        memory_method=memory_method(main, ledger.operations),
         events_kept=len(session.events),
         held_across_yield={x.name: x.held_across_yield for s in session.shards for x in s.labels if x.held_across_yield},
         died=tuple(p.pid for p in session.processes if p.state == DIED),

@@ -301,6 +301,13 @@ def _sum_subtrees(shard: m.Shard, values: list[int]) -> list[int]:
     return sums
 
 
+def memory_method(shard: m.Shard, operations: Sequence[Operation]) -> str:
+    """How the memory of the spans was read, by the best way that was used."""
+    if any(o.peak_readings for o in operations):
+        return m.PEAK_METHODS.get(shard.peak_method, m.PEAK_METHODS[2])
+    return m.PEAK_METHODS[2 if any(o.end_readings for o in operations) else 0]
+
+
 def windowed_rate(iterations: Sequence[m.Iteration], counter: str, seconds: float = 5.0, least: int = 3) -> float | None:
     """Units of work per second over the latest iterations: at least `least` of them and `seconds` if there are."""
     done = spent = 0

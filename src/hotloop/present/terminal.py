@@ -219,28 +219,39 @@ def _operations(report: Report, analysis: Analysis, width: int) -> RenderableTyp
     shown = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
     if not shown:
         return Padding(Text('No span was recorded: wrap a part of the loop in `with hotloop.profile("name")`.'), (0, 0, 1, 0))
-    heads = ["calls", "total", "self", "avg", "p95", "wall", "conc"]
-    if width >= 96:
-        heads[5:5] = ["max"]
-    if width >= 116:
-        heads += ["mem peak", "gpu peak", "score"]
-    table = _table(width, ("OPERATIONS", "left"), *((head, "right") for head in heads), ("level", "left"))
     ranked = {b.name: b for b in (*analysis.bottlenecks, *analysis.rare)}
+    rows = []
     for o in shown[:OPERATIONS_SHOWN]:
-        cells = _cells(o, report.wall_ns)
         rank = ranked.get(o.name)
-        cells["score"] = f"{rank.score:.1f}" if rank else ""
-        levels = ", ".join(rank.levels) if rank else ""
-        table.add_row(
-            escape(o.name), *(cells[head] for head in heads), Text(levels, style="red" if "CRITICAL" in levels else "")
-        )
+        more = {"score": f"{rank.score:.1f}" if rank else "", "level": ", ".join(rank.levels) if rank else ""}
+        rows.append((escape(o.name), _cells(o, report.wall_ns) | more))
+    room = min(max(len(name) for name, _ in rows), max(18, width // 3))
+    heads = _choose_columns([cells for _, cells in rows], width - room - 2)
+    table = _table(width, ("OPERATIONS", "left"), *((head, "left" if head == "level" else "right") for head in heads))
+    for name, cells in rows:
+        table.add_row(name, *(Text(cells[head], style="red" if "CRITICAL" in cells[head] else "") for head in heads))
     rest = shown[OPERATIONS_SHOWN:]
-    more = [
+    left = [
         f"  … {len(rest)} more with {duration_text(sum(o.self_ns for o in rest))} of their own; all are in --json and --html"
     ]
     key = "total: time open, summed over threads; wall: share of the wall time with at least one open; conc: total ÷ that"
     notes = [Text(x, style="bright_black") for x in wrap(key, width, initial_indent="  ", subsequent_indent="  ")]
-    return Group(table, *(more if rest else []), *notes, "")
+    return Group(table, *(left if rest else []), *notes, "")
+
+
+_COLUMNS = ("calls", "total", "self", "avg", "p95", "max", "wall", "conc", "mem peak", "gpu peak", "score", "level")
+_LEAST_WANTED = ("gpu peak", "score", "mem peak", "max", "conc", "self", "p95", "level", "avg")  # left out in this order
+
+
+def _choose_columns(rows: list[dict[str, str]], room: int) -> list[str]:
+    """The columns that fit, whole; one that is empty is left out."""
+    sizes = {head: max(len(head), *(len(cells[head]) for cells in rows)) + 2 for head in _COLUMNS}
+    heads = [head for head in _COLUMNS if any(cells[head] for cells in rows)]
+    for head in _LEAST_WANTED:
+        if sum(sizes[head] for head in heads) <= room:
+            break
+        heads = [other for other in heads if other != head]
+    return heads
 
 
 def _cells(o: Operation, wall_ns: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model import shard as m
-from ..model.ledger import Ledger, Operation, fold, windowed_rate
+from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
 from ..model.listing import Books, Own, share_out_own_times
 from ..model.sheet import Sheet, make_sheet
 
@@ -63,7 +63,7 @@ class Summary:
             "own_cost_error_ns": shard.cost_error_ps / 1000,
             "profiler_share": self.profiler_ns / self.busy_tracks_ns if self.busy_tracks_ns else 0.0,
             "native": shard.native,
-            "memory_method": m.PEAK_METHODS.get(shard.peak_method, "not measured"),
+            "memory_method": memory_method(shard, self.operations),
             "held_across_yield": {escape(x.name): x.held_across_yield for x in shard.labels if x.held_across_yield},
         }
 
@@ -87,7 +87,7 @@ class Summary:
         cost = (shard.cost_inside_ps + shard.cost_outside_ps) / 1000
         parts = ["quality: " + losses_text(shard.losses), own_cost_text(cost, shard.cost_error_ps / 1000, share)]
         if any(o.peak_readings or o.end_readings for o in self.operations):
-            parts.append(f"memory: {m.PEAK_METHODS.get(shard.peak_method, '?')}")
+            parts.append(f"memory: {memory_method(shard, self.operations)}")
         held = [escape(x.name) for x in shard.labels if x.held_across_yield]
         if held:
             parts.append(f"held across a yield: {', '.join(held[:3])}")
@@ -115,7 +115,7 @@ COLUMNS = (
 
 def table(operations: Sequence[Operation], wall_ns: int, width: int) -> list[str]:
     """Seed 000's table and five columns more; where the terminal is narrow, in as many parts as it takes."""
-    names = [shorten(escape(o.name), min(32, max(12, width // 3))) for o in operations]
+    names = [shorten(escape(o.name), min(40, max(12, width // 3))) for o in operations]
     cells = [_cells(o, wall_ns) for o in operations]
     label = max([len(n) for n in names] + [9])
     parts: list[list[str]] = [[]]

@@ -17,7 +17,8 @@ from . import schema as s
 U32 = 0xFFFFFFFF
 MAX_NS = 1 << 58  # nine years: no clock since boot, and no run, gets there
 MAX_BYTES = 1 << 50
-# A file that is being written is not read in one instant: its parts may differ by what was recorded meanwhile.
+# A file that is being written is not read in one instant, and when a recorder ends, another thread may be in the middle of
+# a span: parts may differ by so much.
 LIVE_NS, LIVE_SPANS = 10**9, 1 << 20
 _MAX_NAME_BYTES = 1 << 20
 _ITEM_WORDS = {
@@ -80,10 +81,10 @@ class Window(NamedTuple):
     @property
     def most_ns(self) -> int:
         """No duration is longer."""
-        return self.end_ns - self.start_ns + (0 if self.ended else LIVE_NS)
+        return self.end_ns - self.start_ns + LIVE_NS
 
     def holds(self, at_ns: int) -> bool:
-        return self.start_ns <= at_ns <= self.end_ns + (0 if self.ended else LIVE_NS)
+        return self.start_ns <= at_ns <= self.end_ns + LIVE_NS
 
 
 class Blocks:

@@ -213,7 +213,7 @@ def _table(events: int) -> np.ndarray[Any, Any]:
 
 def _missing_events(shard: Shard, state: str) -> list[str]:
     """Every span leaves an event. A block of them that is gone altogether shows in nothing else."""
-    closing = len(shard.tracks) if state == DIED else 0  # on each track one span may have been counted, and no more
+    closing = len(shard.tracks)  # on each, one span may have been counted when the process died, and no more
     missing = shard.recorded - shard.ring_events - shard.logged_events - closing
     if state == RUNNING or missing <= 0 or not shard.losses.keys().isdisjoint(("budget", "disk")):
         return []
