@@ -160,9 +160,11 @@ def _largest_labels(below: dict[str, set[int]], paths: NDArray[np.int64], self_n
 
 
 def _trends(series: Series, steady: slice) -> tuple[Trend, tuple[LabelTrend, ...]]:
+    warm = np.arange(len(series.seconds)) < steady.start  # absent, not cut off: the tests speak of iterations by number
+    absent = {name: np.where(warm, np.nan, column) for name, column in {"": series.seconds, **series.labels}.items()}
+    found = find_trends(absent, series.merged)
     weights = series.merged[steady]
     values = {name: column[steady] for name, column in series.labels.items()}
-    found = find_trends({"": series.seconds[steady], **values}, weights)
     whole = float(np.sum(series.seconds[steady] * weights))
     out = []
     for name, column in values.items():
