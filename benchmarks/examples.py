@@ -27,8 +27,7 @@ EXAMPLES = {
     "ricochet_rgb": "train_agent.py --obs-mode rgb_image --convlstm --timesteps 1024 --image-size 32 --enable-profiling",
     "petri_ppo": "train.py --batches 6 --turbo",
     "battle_threads": "train.py --episodes 256 --profile --profile-name bench",
-    "supervised_to_ppo": "tools/run.py cvc.thinky_supervised_to_ppo trainer.total_timesteps=60_000 supervised_steps=30_000 "
-    "loss.timing_every=1000",
+    "supervised_to_ppo": "tools/run.py cvc.thinky_supervised_to_ppo trainer.total_timesteps=60_000 supervised_steps=30_000",
     "snake_dqn": "scripts/training/train_dqn_mlp.py --env-steps 40000 --push batch --train-steps 1",
 }
 
@@ -46,7 +45,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def run(name: str, on: bool) -> tuple[float, list[tuple[float, float, float]]]:
     """Processor seconds of the command and its children, and what its sessions say."""
     script, *rest = EXAMPLES[name].split()
-    words = [str(ROOT / "examples" / name / script), *rest]
+    words = [str(ROOT / "examples" / name / script), *rest, *(["loss.timing_every=1000"] if on and "thinky" in rest[0] else [])]
     with tempfile.TemporaryDirectory() as folder:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = [sys.executable, *words] if on else [sys.executable, "-c", OFF, *words]

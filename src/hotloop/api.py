@@ -197,7 +197,8 @@ class Profiler:
         """The numbers of this process so far, in the shape of seed 000's `summary`."""
         summary = self._summary()
         if summary is None:
-            return {"total_operations": 0, "operations": {}}
+            return {"total_operations": 0, "operations": {}, "wall_time": 0.0, "coverage": 0.0, "sps": None, "counters": {},
+                    "iterations": 0}  # fmt: skip
         result: dict[str, Any] = summary.as_dict()
         return result
 

@@ -198,10 +198,14 @@ def main() -> None:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as scratch:
         folder = Path(scratch) / "session"
-        cases = damaged(corpus, folder, numbers) if options.what == "mutations" else cut(corpus[options.what], folder, numbers)
+        views: Iterator[tuple[str, ...]]
+        if options.what == "mutations":  # JSON always, and one more view each
+            cases, views = damaged(corpus, folder, numbers), itertools.cycle([(view,) for view in VIEWS])
+        else:
+            cases, views = cut(corpus[options.what], folder, numbers), itertools.cycle([()])
         limit_growth(MEMORY_BYTES)
-        for told, view in zip(cases, itertools.cycle(VIEWS), strict=False):
-            one = examine_within_limits(guard, folder, told, (view,))
+        for told, view in zip(cases, views, strict=False):
+            one = examine_within_limits(guard, folder, told, view)
             if one.faults and options.keep:
                 shutil.copytree(folder, options.keep / told.replace("/", "_")[:80], dirs_exist_ok=True)
             tally.add(one)

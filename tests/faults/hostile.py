@@ -21,10 +21,13 @@ from hotloop.analyse.iterations import Iterations, read_iterations
 from hotloop.analyse.report import Report, make_report
 from hotloop.analyse.timeline import make_timeline
 from hotloop.errors import UnreadableError
+from hotloop.present.detailed import session_report
 from hotloop.present.html import report_html
 from hotloop.present.json import report_data
 from hotloop.present.terminal import report_text
 from hotloop.present.trace import export
+from hotloop.record.blocks import VIEWS as BLOCKS
+from hotloop.record.blocks import view_text
 from hotloop.store.reader import Session
 
 ABSURD_S = 10 * 366 * 86400  # nobody trains for ten years
@@ -135,6 +138,8 @@ VIEWS: dict[str, Callable[[Session, Report, Iterations | None], str]] = {
     "chrome": lambda session, *_: "".join(export(session, "chrome").pieces),
     "speedscope": lambda session, *_: "".join(export(session, "speedscope").pieces),
     "collapsed": lambda session, *_: "".join(export(session, "collapsed").pieces),
+    "analyze": lambda session, report, _: json.dumps(session_report(session, report), allow_nan=False),
+    "blocks": lambda _, report, __: "".join(view_text(v, report.counting, report.ledger, report.resources) for v in BLOCKS),
 }
 
 
@@ -166,7 +171,7 @@ def check_numbers(data: Any, key: str) -> None:
     """No number is infinite, no time negative or absurd, no share above one."""
     if isinstance(data, dict):
         for name, value in data.items():
-            check_numbers(value, name)
+            check_numbers(value, name if key not in ("counters", "counts") else key)  # those have names of the file's own
     elif isinstance(data, list):
         for value in data:
             check_numbers(value, key)

@@ -16,6 +16,7 @@ from typing import Any
 
 from hotloop.store import schema as s
 from hotloop.store.blocks import BlockView, walk
+from hotloop.store.system import NUMBERS, SYSTEM_FILE
 
 Files = dict[str, bytes]  # by path below the session's directory
 
@@ -27,8 +28,7 @@ DOUBLES = tuple(WORD.unpack(struct.pack("<d", x))[0] for x in (float("nan"), flo
 
 
 def get(data: bytes | bytearray, at: int) -> int:
-    value: int = WORD.unpack_from(data, at)[0]
-    return value
+    return int.from_bytes(data[at : at + 8], "little")
 
 
 def put(data: bytearray, at: int, value: int) -> None:
@@ -39,8 +39,8 @@ def put(data: bytearray, at: int, value: int) -> None:
 class Layout:
     """Where the words of a shard lie, by what they are: byte offsets."""
 
-    def __init__(self, data: bytes) -> None:
-        self.blocks: list[BlockView] = walk(data)[0]
+    def __init__(self, data: bytes | bytearray) -> None:
+        self.blocks: list[BlockView] = walk(bytes(data))[0]
         self.groups: dict[str, list[int]] = {
             "heads": [b.offset - s.HEAD_WORDS * 8 + 8 * i for b in self.blocks for i in range(5)],
             "header": [8 * i for i in range(s.H_VERSION, s.H_LIFTED + 1)],
@@ -69,7 +69,7 @@ class Layout:
 
     def items(self, kind: int) -> list[int]:
         """The offsets of a kind's published items."""
-        return [b.offset + 8 * b.item_words * i for b in self.of(kind) for i in range(min(b.used or 16, 512))]
+        return [b.offset + 8 * b.item_words * i for b in self.of(kind) for i in range(min(b.used or 16, b.fits, 512))]
 
 
 def _value(rng: Random, data: bytearray, old: int) -> int:
@@ -338,7 +338,17 @@ def lose_file(rng: Random, files: Files, shards: list[str]) -> None:
     del files[rng.choice((s.SESSION_FILE, rng.choice(shards)))]
 
 
-SESSION_MUTATIONS = (tangle_origins, tangle_origins, copy_shard, copy_shard, lose_file)
+def add_samples(rng: Random, files: Files, shards: list[str]) -> None:
+    """What the sidecar might have seen of the machine, one value of each line replaced."""
+    lines = []
+    for _ in range(rng.choice((1, 50, 9000))):
+        row = dict.fromkeys(NUMBERS, 1.5)
+        row[rng.choice(NUMBERS)] = "@@@"  # type: ignore[assignment]
+        lines.append(json.dumps(row).replace('"@@@"', rng.choice(HOSTILE_JSON)[:5000]))
+    files[SYSTEM_FILE] = "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
+SESSION_MUTATIONS = (tangle_origins, tangle_origins, copy_shard, copy_shard, lose_file, add_samples)
 
 
 def mutate(files: Files, seed: int) -> tuple[Files, str]:

@@ -20,9 +20,10 @@ from hotloop.analyse.report import make_report
 from hotloop.errors import UnreadableError
 from hotloop.present.json import report_data
 from hotloop.store import schema as s
-from hotloop.store.blocks import walk
+from hotloop.store.blocks import LIVE_NS, walk
 from hotloop.store.reader import MAX_PROBLEMS, Session
 from hotloop.store.shard import decode
+from hotloop.store.system import SYSTEM_FILE
 
 from . import mutations
 from .fuzz_worker import Tally, read_files, run_workers, write_files
@@ -116,7 +117,7 @@ def test_a_session_cut_at_every_byte_says_so(corpus, name):
     check_cuts(corpus, name, step=1)
 
 
-def test_what_lies_before_the_cut_is_kept(ended):
+def test_what_lies_before_the_cut_is_kept(ended, tmp_path):
     data = ended[shard_of(ended)]
     whole = decode(data)
     blocks = walk(data)[0]
@@ -129,10 +130,11 @@ def test_what_lies_before_the_cut_is_kept(ended):
         assert part.labels[0].name == whole.labels[0].name
         assert part.paths == whole.paths[: len(part.paths)]
         assert len(part.nodes) in (0, len(whole.nodes))
-    last = decode(data[: blocks[-1].offset - 8 * s.HEAD_WORDS])
     assert blocks[-1].kind == s.EVENTS
+    session = load(tmp_path, {**ended, shard_of(ended): data[: blocks[-1].offset - 8 * s.HEAD_WORDS]})
+    last = session.shards[0]
     assert (last.nodes, last.labels, last.iterations) == (whole.nodes, whole.labels, whole.iterations)
-    assert last.problems == (f"{blocks[-1].used} events are missing",)
+    assert session.problems == (f"process {whole.pid}: {blocks[-1].used - len(whole.tracks)} events are missing",)
 
 
 def test_the_same_seed_does_the_same_damage(ended):
@@ -197,9 +199,9 @@ def test_tracks_that_hold_more_time_than_the_recording_are_cut_to_it(ended, tmp_
     whole = decode(ended[shard_of(ended)])
     files = ended
     for at in Layout(ended[shard_of(ended)]).items(s.NODES):
-        files = put(files, at + 8 * s.N_SELF_NS, whole.end_ns - whole.start_ns)
+        files = put(files, at + 8 * s.N_SELF_NS, whole.end_ns - whole.start_ns + LIVE_NS // 2)
     session = load(tmp_path, files)
-    assert all(track.lifetime_ns <= whole.end_ns - whole.start_ns for track in session.shards[0].tracks)
+    assert all(track.lifetime_ns <= whole.end_ns - whole.start_ns + LIVE_NS for track in session.shards[0].tracks)
     assert any("more time than the recording" in text for text in session.problems)
 
 
@@ -308,16 +310,20 @@ def test_no_link_is_followed_and_nothing_but_a_file_is_read(ended, tmp_path, by)
     assert str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)], ids=["pipe", "folder", "link"]
-)
-def test_without_a_readable_session_json_the_recording_is_still_there(ended, tmp_path, make):
-    write_files(tmp_path, {shard_of(ended): ended[shard_of(ended)]})
-    make(tmp_path / s.SESSION_FILE)
+OTHERS = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/etc/passwd", path)}
+
+
+@pytest.mark.parametrize("make", OTHERS)
+@pytest.mark.parametrize("name", [s.SESSION_FILE, SYSTEM_FILE])
+def test_what_stands_in_place_of_a_session_file_costs_that_file_only(ended, tmp_path, name, make):
+    write_files(tmp_path, {file: data for file, data in ended.items() if file != name})
+    OTHERS[make](tmp_path / name)
     session = Session.load(tmp_path)
-    assert session.meta == {}
-    assert "session.json" in session.problems[0]
     assert calls(session)["rollout"] == 12
+    assert session.system == ()
+    if name == s.SESSION_FILE:
+        assert session.meta == {}
+        assert name in session.problems[0]
 
 
 def test_ten_thousand_junk_files_are_passed_over(ended, tmp_path):
