@@ -80,7 +80,7 @@ def test_turbo_on_and_off_are_compared_in_interleaved_sessions(tmp_path: Path, f
     check_comparison(out, with_parts)
     assert out.count("owned by:") == 2
     assert "Host timing" in out
-    sessions = sorted(path.name.rpartition("-2")[0] for path in (tmp_path / "runs").iterdir())
+    sessions = sorted(re.sub(r"-\d{8}-\d{6}(-\d+)?$", "", path.name) for path in (tmp_path / "runs").iterdir())
     assert sessions == ["petri_ppo_turbo_off"] * 2 + ["petri_ppo_turbo_on"] * 2
 
 

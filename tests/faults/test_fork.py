@@ -15,6 +15,10 @@ def fork():
     if how == "raw":                 # a fork that no Python hook sees
         return libc.syscall(SYS_FORK)
     return os.fork()
+if how == "raw":
+    # The child of a raw fork has the interpreter lock in the state it was in. Asked to hand it on, it would wait for a mutex
+    # that a thread which is not there holds; that is Python's, not ours, so nobody asks.
+    sys.setswitchinterval(1000)
 path = hotloop.start()
 stop = threading.Event()
 def busy():
