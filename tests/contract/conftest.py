@@ -110,6 +110,14 @@ def path_names(shard: m.Shard, path: int) -> tuple[str, ...]:
     return tuple(reversed(names))
 
 
+@pytest.fixture(autouse=True)
+def leave_no_callback_behind() -> Any:
+    yield
+    for module in filter(None, (native, twin)):
+        module.set_callbacks(yield_check=None, memory_span=None, decorate=None)
+        module.set_on_step(None)
+
+
 @pytest.fixture(params=RECORDERS)
 def recorder(request: pytest.FixtureRequest) -> ModuleType:
     return request.param

@@ -43,6 +43,7 @@ from .mutations import Files, mutate
 MEMORY_BYTES, SECONDS = 256 << 20, 2.0
 SILENCE_S = 120  # longer without a word: the worker hangs where no signal reaches it
 ROOT = Path(__file__).resolve().parents[2]
+ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "unicode_escape")
 OURS = os.path.dirname(hotloop.__file__)  # a report's style and script are read from the package
 
 
@@ -186,7 +187,7 @@ def main() -> None:
     options = parser.parse_args()
     numbers = json.load(sys.stdin)
     signal.signal(signal.SIGPROF, _too_slow)
-    for encoding in ("utf-16", "utf-32", "utf-8-sig", "unicode_escape"):
+    for encoding in ENCODINGS:
         codecs.lookup(encoding)  # imported here, not while a session is read
     corpus = {}
     for path in sorted(options.corpus.iterdir()):

@@ -363,9 +363,11 @@ def mutate(files: Files, seed: int) -> tuple[Files, str]:
     for _ in range(rng.choice((0, 1, 1, 2)) if told else rng.choice((1, 1, 1, 2, 3))):
         name, change = rng.choice(shards), rng.choice(SHARD_MUTATIONS)
         data = bytearray(out[name])
-        # What is left after earlier damage may hold nothing of the kind that this one is made for.
         if len(data) >= 2 * s.BLOCK_BYTES and len(Layout(data).blocks) >= 2:
-            change(rng, data)
+            try:
+                change(rng, data)
+            except (IndexError, ValueError, struct.error):
+                pass  # earlier damage has left nothing of the kind that this one is made for
             out[name] = bytes(data)
             told.append(change.__name__)
     if rng.random() < 0.05:

@@ -45,7 +45,7 @@ def test_off_until_enabled(run):
         with profile("x"): assert f() == 5
         step(); count("env_steps")
         assert not get_profiler().enabled
-        assert get_profiler().summary() == {"total_operations": 0, "operations": {}}
+        assert get_profiler().summary()["operations"] == {}
         get_profiler().print_summary()
         get_profiler().disable(); get_profiler().reset()
         import hotloop; assert hotloop.stop() is None

@@ -577,9 +577,9 @@ static PyObject *py_set_callbacks(PyObject *module, PyObject *args, PyObject *ke
     static char *names[] = {"yield_check", "memory_span", "decorate", NULL};
     PyObject *yield_check, *memory_span, *decorate;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO", names, &yield_check, &memory_span, &decorate)) return NULL;
-    Py_XSETREF(g.yield_check, Py_NewRef(yield_check));
-    Py_XSETREF(g.memory_span, Py_NewRef(memory_span));
-    Py_XSETREF(g.decorate, Py_NewRef(decorate));
+    Py_XSETREF(g.yield_check, yield_check == Py_None ? NULL : Py_NewRef(yield_check));
+    Py_XSETREF(g.memory_span, memory_span == Py_None ? NULL : Py_NewRef(memory_span));
+    Py_XSETREF(g.decorate, decorate == Py_None ? NULL : Py_NewRef(decorate));
     Py_RETURN_NONE;
 }
 
