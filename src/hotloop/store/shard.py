@@ -24,7 +24,7 @@ _NODE = struct.Struct("<6Qd9Q")
 _NO_HISTOGRAM = (0,) * s.HIST_BUCKETS
 _MAX_COST_PS = 10**9  # a millisecond a span
 _MAX_ERRNO = 4095
-_MAX_DEPTH = 400  # of paths: what is made of them takes depth times their number
+_MAX_DEPTH, _MAX_STEPS = 400, 4 << 20  # of paths: what is made of them takes depth times their number
 _NAME_CHARS, _PATH_CHARS = 128, 16 << 20
 
 
@@ -92,18 +92,20 @@ def _paths(d: Blocks, labels: int) -> list[m.Path]:
     paths: list[m.Path] = []
     depths: list[int] = []
     deep = 0
-    for link, shard, path, _ in d.items(s.PATHS):
+    items = d.items(s.PATHS)
+    most = max(16, min(_MAX_DEPTH, _MAX_STEPS // max(1, len(items))))
+    for link, shard, path, _ in items:
         parent, label = link & U32 if paths else 0, link >> 32
         if label >= labels or (paths and parent >= len(paths)):
             d.problems.append(f"path {len(paths)} refers to what is not there; it and what follows are left out")
             break
-        if paths and depths[parent] >= _MAX_DEPTH:
+        if paths and depths[parent] >= most:
             parent = paths[parent].parent
             deep += 1
         depths.append(depths[parent] + 1 if paths else 0)
         paths.append(m.Path(parent, label, (shard, path) if shard else None))
     if deep:
-        d.problems.append(f"{deep} paths are nested more than {_MAX_DEPTH} deep; they are shown at that depth")
+        d.problems.append(f"{deep} paths are nested more than {most} deep; they are shown at that depth")
     if not paths:
         raise UnreadableError("the shard holds no paths; the process died before its first span")
     return paths
