@@ -72,6 +72,7 @@ def main() -> int:
         for name, what, numbers in tasks:
             tally = run_workers(Path(folder), what, numbers, options.workers, keep, Progress(name, len(numbers)))
             add_rows(table, name, tally, len(numbers))
+            print(*(f"{row['what']} {row['value']:,.3f} {row['note']}" for row in table.rows[-4:]), sep="\n", file=sys.stderr)
             faults += tally.faults
     for text in faults[:10]:
         print(text, file=sys.stderr)
