@@ -6,6 +6,7 @@ above 1; the four parts of each track add up to its lifetime.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ from ..model import shard as m
 from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
 from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
+from .lines import Line, list_lines, read_looks
 from .owners import share_out
+from .phases import Phases, find_phases
 from .unions import exact_across_processes
 
 
@@ -47,6 +50,7 @@ class Report:
     coverage: float
     sps: float | None
     counters: dict[str, int]
+    facts: dict[str, int]  # what the hooks saw now and then: batch sizes, autograd, number types
     operations: tuple[Operation, ...]
     ledger: Ledger
     sheet: Sheet | None  # of the main track; None before its first event
@@ -57,6 +61,9 @@ class Report:
     iterations_closed: int
     counting: m.Shard  # the process that counts them
     quality: Quality
+    phases: Phases  # of the main track
+    lines: tuple[Line, ...]
+    hooks: tuple[dict[str, str], ...]
     resources: dict[str, float]  # what was used of the machine, as far as the session says
     meta: dict[str, Any]
 
@@ -71,20 +78,20 @@ def make_report(session: SessionData) -> Report:
     wall = balance.lifetime_ns if balance else main.end_ns - main.start_ns
     sheet = make_sheet(ledger, balance) if balance else None
     sites = {x.name: x.site for s in reversed(session.shards) for x in s.labels if x.site}
-    counters: dict[str, int] = {}
-    for shard in session.shards:
-        for name, value in shard.counters.items():
-            if value:
-                counters[name] = counters.get(name, 0) + value
+    work = count_work(session.shards)
+    looks = read_looks(session.shards, ledger)
+    blocks = {file: source.blocks for file, source in session.sources.items()}
+    phases = find_phases(ledger, looks, blocks, 0, balance.track if balance else 0)
     return Report(
         name=session.name,
         path=str(session.path),
         start_unix_ns=main.start_unix_ns,
         wall_ns=wall,
-        loop_ns=min(_loop_ns(session), wall),
+        loop_ns=phases.loop_ns if phases.known else min(_loop_ns(session), wall),
         coverage=balance.coverage if balance else 0.0,
         sps=windowed_rate(counting.iterations, "env_steps"),
-        counters=counters,
+        counters={name: n for name, n in work.items() if not name.startswith("~")},
+        facts={name[1:]: n for name, n in work.items() if name.startswith("~")},
         operations=operations,
         ledger=ledger,
         sheet=sheet,
@@ -95,9 +102,26 @@ def make_report(session: SessionData) -> Report:
         iterations_closed=counting.iterations_closed,
         counting=counting,
         quality=_quality(session, ledger),
+        phases=phases,
+        lines=list_lines(looks, ledger),
+        hooks=session.hooks,
         resources=_resources(session.meta),
         meta=session.meta,
     )
+
+
+def count_work(shards: Sequence[m.Shard]) -> dict[str, int]:
+    """The counters over all processes. Where the main process counts the steps of environments that live in workers, and the
+    workers count them too, they are the same steps."""
+    counters: dict[str, int] = {}
+    for shard in shards:
+        for name, value in shard.counters.items():
+            if value:
+                counters[name] = counters.get(name, 0) + value
+    here = shards[0].counters
+    if here.get("env_steps", 0) * 3 >= counters.get("env_steps", 0):
+        counters |= {name: here[name] for name in ("env_steps", "episodes", "resets") if here.get(name)}
+    return counters
 
 
 def _resources(meta: dict[str, Any]) -> dict[str, float]:

@@ -55,6 +55,7 @@ def _write_reports(outcome: Outcome, quiet: bool) -> None:
 
     from ..analyse.bottlenecks import find_bottlenecks, list_operations
     from ..analyse.iterations import read_iterations
+    from ..analyse.lines import script_lines
     from ..analyse.report import make_report
     from ..analyse.timeline import make_timeline
     from ..errors import HotloopError
@@ -62,9 +63,11 @@ def _write_reports(outcome: Outcome, quiet: bool) -> None:
     from ..present.html import html_bytes
     from ..present.terminal import report_text, show_report
     from ..store.reader import Session
+    from ..store.sources import keep_sources
     from .files import save_bytes
 
     try:
+        keep_sources(outcome.session, script_lines(Session.load(outcome.session)))
         session = Session.load(outcome.session)
         report = make_report(session)
         history = read_iterations(report.counting)

@@ -97,6 +97,9 @@ class Branch:
     kind: int
     calls: int
     self_ns: int
+    phase: int = 0  # its label's, or that of what it is in; see model/phase.py
+    owns: bool = False  # its own time is work, also where it has parts
+    after: int = 0  # of an inferred one: the phase before it, where that is another
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,8 @@ class Ledger:
 
 def fold(shards: Sequence[m.Shard]) -> Ledger:
     """Close the books of a session: one shard per process."""
-    tree, branch_of = _merge_paths(shards)
-    containers = find_containers([(parent, kind) for parent, _, kind in tree])
+    tree, marks, branch_of = _merge_paths(shards)
+    containers = find_containers([(parent, kind, owns) for (parent, _, kind), (_, owns, _) in zip(tree, marks, strict=True)])
     balances: list[Balance] = []
     per_track: list[tuple[int, int, int, int]] = []
     calls = [0] * len(tree)
@@ -133,30 +136,34 @@ def fold(shards: Sequence[m.Shard]) -> Ledger:
         balances += [Balance(index, track.id, track.name, *sums[track.id]) for track in shard.tracks]
         _tally(shard, index, corrected, taken, tallies)
     operations = tuple(sorted((t.finish() for t in tallies.values()), key=lambda o: (-o.union_ns, o.name)))
-    merged = tuple(Branch(p, n, k, calls[i], self_ns[i]) for i, (p, n, k) in enumerate(tree))
+    merged = tuple(Branch(p, n, k, calls[i], self_ns[i], *marks[i]) for i, (p, n, k) in enumerate(tree))
     return Ledger(tuple(balances), operations, merged, tuple(per_track), branch_of)
 
 
-def find_containers(tree: Sequence[tuple[int, int]]) -> set[int]:
-    """The spans that have spans below them, directly or handed over, in a tree of (parent, kind)."""
+def find_containers(tree: Sequence[tuple[int, int, bool]]) -> set[int]:
+    """The spans that have spans below them, directly or handed over, in a tree of (parent, kind, owns its time)."""
     containers = set()
-    for parent, kind in tree:
+    for parent, kind, _ in tree:
         if kind in (m.USER, m.OVERFLOW):
             while parent >= 0 and tree[parent][1] == m.HANDOFF:
                 parent = tree[parent][0]
-            if parent >= 0 and tree[parent][1] in (m.USER, m.OVERFLOW):
+            if parent >= 0 and tree[parent][1] in (m.USER, m.OVERFLOW) and not tree[parent][2]:
                 containers.add(parent)
     return containers
 
 
 MAX_DEPTH = 200  # what is nested deeper hangs beside its parent: those who write and read JSON go no deeper
-_COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}
+_COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.INFERRED: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}
 
 
-def _merge_paths(shards: Sequence[m.Shard]) -> tuple[list[tuple[int, str, int]], tuple[dict[int, int], ...]]:
-    """One tree for all processes; work handed over hangs below the path it came from, whichever process that is in."""
+def _merge_paths(
+    shards: Sequence[m.Shard],
+) -> tuple[list[tuple[int, str, int]], list[tuple[int, bool, int]], tuple[dict[int, int], ...]]:
+    """One tree for all processes, with each branch's phase and whether it owns its time; work handed over hangs below the path
+    it came from, whichever process that is in."""
     by_id = {shard.id: i for i, shard in enumerate(shards)}
     tree: list[tuple[int, str, int]] = []
+    marks: list[tuple[int, bool, int]] = []
     depths: list[int] = []
     known: dict[tuple[int, str, int], int] = {}
     maps: tuple[dict[int, int], ...] = tuple({} for _ in shards)
@@ -177,6 +184,7 @@ def _merge_paths(shards: Sequence[m.Shard]) -> tuple[list[tuple[int, str, int]],
         if key not in known:
             known[key] = len(tree)
             tree.append(key)
+            marks.append((label.phase or (marks[parent][0] if parent >= 0 else 0), label.owns, label.after))
             depths.append(depths[parent] + 1 if parent >= 0 else 0)
         return known[key]
 
@@ -192,7 +200,7 @@ def _merge_paths(shards: Sequence[m.Shard]) -> tuple[list[tuple[int, str, int]],
             branch = -1 if at is None else maps[at[0]].get(at[1], maps[0].get(0, -1))
             for at in reversed(way):
                 branch = maps[at[0]][at[1]] = grow(branch, shards[at[0]].label_of(at[1]))
-    return tree, maps
+    return tree, marks, maps
 
 
 def _subtract_own_cost(shard: m.Shard) -> tuple[list[int], list[int]]:

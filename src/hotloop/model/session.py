@@ -5,7 +5,8 @@ Invariant: immutable; nothing here opens a file. The event columns are NumPy arr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,16 @@ from .shard import Shard
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a run kept of one file of the script."""
+
+    blocks: tuple[tuple[int, int], ...] = ()  # first and last line of every block of statements
+    text: Mapping[int, str] = field(default_factory=dict)  # by line
+    functions: tuple[tuple[str, int, int], ...] = ()  # qualified name, first and last line
+
 
 ENDED, RUNNING, DIED = "ended", "running", "died"
 SEGMENT = 1  # event flag: one running stretch of a generator
@@ -52,6 +63,8 @@ class SessionData:
     events: Events
     problems: tuple[str, ...]
     system: tuple[dict[str, float], ...] = ()  # the sidecar's samples, in order
+    sources: Mapping[str, Source] = field(default_factory=dict)  # by file, as far as the run kept them
+    hooks: tuple[dict[str, str], ...] = ()  # what became of each integration: pid, integration, state, detail
 
     @property
     def name(self) -> str:

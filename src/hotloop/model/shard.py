@@ -7,10 +7,12 @@ of its nodes add up to its lifetime.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW = range(6)
-KIND_NAMES = ("user", "root", "wait", "profiler", "handoff", "overflow")
+USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW, INFERRED = range(7)
+KIND_NAMES = ("user", "root", "wait", "profiler", "handoff", "overflow", "inferred")
 PEAK_METHODS = {0: "not measured", 1: "kernel peak per span", 2: "end points only"}
+GC_PAUSE = "(gc pause)"  # the label of a collection of garbage, a wait
 HARMLESS_LOSSES = frozenset({"cut", "inherited", "deep"})  # worth counting, not worth a warning
 
 
@@ -22,6 +24,9 @@ class Label:
     union_start_ns: int  # 0 unless a span of it is open
     site: str = ""  # file:line where it was first opened, or where its function begins
     held_across_yield: str = ""  # file:line of a `with` whose body yields
+    phase: int = 0  # of a hook's label, see model/phase.py
+    after: int = 0  # of an inferred label: the phase before it, where that is another
+    owns: bool = False  # its own time is work, also where it has parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,38 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a function, as the sampler saw it."""
+
+    file: str
+    function: str
+    line: int
+    first_line: int
+
+
+class Sample(NamedTuple):
+    """How often one thread was seen with one stack in one span."""
+
+    stack: int
+    path: int
+    track: int  # -1: a thread without spans
+    times: int
+    early: bool  # before the training loop began
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What the stack sampler saw: counts of (stack, path, track)."""
+
+    interval_ns: int = 0
+    ticks: int = 0
+    lost: int = 0
+    places: tuple[Place, ...] = ()
+    stacks: tuple[tuple[int, int], ...] = ()  # (parent stack or -1, place), parents first
+    counts: tuple[Sample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     id: int
     pid: int
@@ -133,6 +170,7 @@ class Shard:
     counters: dict[str, int]
     losses: dict[str, int]
     snapshots: tuple[Snapshot, ...]
+    samples: Samples = field(default=Samples())
     problems: tuple[str, ...] = field(default=())  # what could not be read
 
     @property

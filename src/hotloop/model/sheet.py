@@ -78,7 +78,8 @@ def sheet_of_iterations(shard: m.Shard, rows: Sequence[m.Iteration]) -> Sheet:
         parent = entry.parent if i and entry.parent < i else -1
         other = label.kind == m.HANDOFF or label.name == _IDLE or (parent >= 0 and elsewhere[parent] == 1)
         elsewhere.append(int(other))
-        tree.append(Branch(parent, label.name, label.kind, calls[i], self_ns[i]))
+        phase = label.phase or (tree[parent].phase if parent >= 0 else 0)
+        tree.append(Branch(parent, label.name, label.kind, calls[i], self_ns[i], phase, label.owns))
         if not other:
             parts[{m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}.get(label.kind, 0)] += self_ns[i]
     by_track = tuple((0, elsewhere[i], i, branch.self_ns) for i, branch in enumerate(tree) if branch.self_ns)
@@ -179,7 +180,7 @@ class _Builder:
         self.roots: list[int] = []
         for i, branch in enumerate(self.tree):
             (self.children[branch.parent] if branch.parent >= 0 else self.roots).append(i)
-        self.containers = find_containers([(b.parent, b.kind) for b in self.tree])
+        self.containers = find_containers([(b.parent, b.kind, b.owns) for b in self.tree])
         own, others = [0] * size, [0] * size
         for shard, track, at, self_ns in ledger.self_by_track:
             if self.tree[at].kind != m.PROFILER:
@@ -253,7 +254,7 @@ class _Builder:
 
     def _span(self, row: int, branch: int, ns: int, inferred: bool) -> _Part:
         name = HANDED if self.tree[branch].kind == m.HANDOFF else self.tree[branch].name or "(no name)"
-        return _Part(row, name, SPAN, inferred, ns, branch)
+        return _Part(row, name, SPAN, inferred or self.tree[branch].kind == m.INFERRED, ns, branch)
 
     def _rest(self, branch: int) -> tuple[str, str]:
         """What a branch's own time is called below its parts, and which kind it is."""

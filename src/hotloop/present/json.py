@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..analyse.iterations import Iterations
+from ..analyse.lines import Line
+from ..analyse.phases import Phases
 from ..analyse.report import Report
 from ..analyse.trend import Trend
 from ..model import shard as m
 from ..model.ledger import Balance, Operation
+from ..model.phase import phase_name
 from ..model.sheet import Sheet
 
 VERSION = 1
 MB = 1 << 20
+MOST_LINES = 500
 
 
 def report_data(report: Report, history: Iterations | None = None) -> dict[str, Any]:
@@ -36,6 +40,11 @@ def report_data(report: Report, history: Iterations | None = None) -> dict[str, 
         "tree": _tree(report),
         "balance": _balance(report.sheet),
         "owners": {name: ns / 1e9 for name, ns in report.owners.items()},
+        "phases": _phases(report.phases),
+        "direct_coverage": report.phases.direct_coverage,
+        "startup_s": report.phases.startup_ns / 1e9,
+        "lines": [_line(line) for line in report.lines[:MOST_LINES]],
+        "hooks": list(report.hooks),
         "resources": report.resources,
         "tracks": [_track(b, report) for b in report.ledger.balances],
         "processes": [{"pid": p.pid, "name": p.name, "state": p.state} for p in report.processes],
@@ -69,6 +78,36 @@ def report_data(report: Report, history: Iterations | None = None) -> dict[str, 
             "died": list(q.died),
             "problems": list(q.problems),
         },
+    }
+
+
+def _phases(phases: Phases) -> list[dict[str, Any]]:
+    """Of the training loop, largest first; `waiting_s` is part of `direct_s`."""
+    return [
+        {
+            "phase": phase_name(p.code) or "none",
+            "direct_s": p.direct_ns / 1e9,
+            "inferred_s": p.inferred_ns / 1e9,
+            "waiting_s": p.waiting_ns / 1e9,
+            "share": p.total_ns / phases.loop_ns if phases.loop_ns else 0.0,
+        }
+        for p in phases.phases
+    ]
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "file": line.file,
+        "line": line.line,
+        "function": line.function,
+        "first_line": line.first_line,
+        "phase": phase_name(line.phase) or "none",
+        "span": line.span,
+        "samples": line.samples,
+        "share": line.share,
+        "process": line.shard,
+        "track": line.track,
+        "inner": line.inner,
     }
 
 

@@ -40,6 +40,8 @@ DEFAULTS: dict[str, Any] = {
     "epoch": 1,
     "peak_method": 0,
     "parent_shard": 0,
+    "sample_us": 0,  # interval of the stack sampler; 0: none
+    "child_sample_us": 0,
 }
 SESSION_VARIABLE = "HOTLOOP_SESSION"  # set for child processes; read by `api` alone
 

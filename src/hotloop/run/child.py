@@ -1,9 +1,29 @@
 """What `hotloop run` does inside the script's processes, before the script's first line.
 
-What lives here: importing `hotloop.api` joins the session named in the environment; integrations are installed as the libraries
-they know are imported. Invariant: standard library and our own modules only; nothing here raises.
+What lives here: importing `hotloop.api` joins the session named in the environment; the hooks the supervisor asked for in
+`session.json` are installed as the libraries they know are imported. Invariant: standard library and our own modules only;
+nothing here raises.
 """
 
 from __future__ import annotations
 
-import hotloop.api  # noqa: F401  reads HOTLOOP_SESSION and joins it
+import json
+
+import hotloop.api  # reads HOTLOOP_SESSION and joins it
+
+from ..integrations.install import Hooks
+from ..record.backend import recorder
+from ..store.schema import SESSION_FILE
+
+
+def install_hooks() -> None:
+    """The hooks of this process, as the session says."""
+    session = hotloop.api.get_profiler().path
+    if session is None:
+        return
+    names = json.loads((session / SESSION_FILE).read_bytes()).get("options", {}).get("hooks", "")
+    if names:
+        Hooks(recorder, str(session), names.split(",")).install()
+
+
+install_hooks()

@@ -21,6 +21,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import HotloopError, UsageError
+from ..integrations.install import INTEGRATIONS
 from ..record import host
 from ..record.recorder import new_session_directory
 from ..store import schema
@@ -31,6 +32,7 @@ from .system import Sampler
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
 GRACE_S = 10.0  # between SIGINT, SIGTERM and SIGKILL when a limit is reached
 _TICK_S = 0.1
+SAMPLE_US, CHILD_SAMPLE_US = 10_000, 25_000  # between two looks at the stacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Plan:
     duration_s: float | None = None
     max_iterations: int | None = None
     quiet: bool = False
+    hooks: tuple[str, ...] = INTEGRATIONS
+    lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,11 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "cwd": os.getcwd(),
         "git": host.git_commit(os.getcwd()),
         "host": host.describe(),
-        "options": {},
+        "options": {
+            "hooks": ",".join(plan.hooks),
+            "sample_us": SAMPLE_US if plan.lines else 0,
+            "child_sample_us": CHILD_SAMPLE_US if plan.lines else 0,
+        },
     }
 
 

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnreadableError
-from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData
+from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData, Source
 from ..model.shard import Shard
 from . import schema as s
 from .blocks import walk
 from .shard import decode
+from .sources import SOURCES_FILE, read_sources
 from .system import SYSTEM_FILE, read_samples, summarise
 
 MAX_SHARD_BYTES = 256 << 20
@@ -76,7 +77,33 @@ class Session(SessionData):
         if samples:  # they are there even if the process was killed before it could sum them up
             said = meta.get("resources")
             meta = {**meta, "resources": {**(said if isinstance(said, dict) else {}), **summarise(samples)}}
-        return cls(directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples)
+        return cls(
+            directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples,
+            _read_sources(directory / SOURCES_FILE), _read_hooks(directory / s.HOOKS_FILE),
+        )  # fmt: skip
+
+
+def _read_sources(path: Path) -> dict[str, Source]:
+    try:
+        return read_sources(_read_file(path, MAX_META_BYTES))
+    except OSError:
+        return {}
+
+
+def _read_hooks(path: Path) -> tuple[dict[str, str], ...]:
+    """One line each; those that are not ours are left out."""
+    found = []
+    try:
+        rows = _read_file(path, 1 << 19).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ()
+    for row in rows[:5000]:
+        try:
+            said = json.loads(row)
+            found.append({key: str(said[key])[:300] for key in ("pid", "integration", "state", "detail")})
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return tuple(found)
 
 
 def _is_file(path: Path) -> bool:

@@ -13,14 +13,18 @@ VERSION = 1
 SHARD_SUFFIX = ".hls"
 SHARD_DIR = "shards"
 SESSION_FILE = "session.json"
+HOOKS_FILE = "hooks.jsonl"
 
 BLOCK_BYTES = 65536  # also the mapping granularity of Windows, so every block can be mapped on its own anywhere
 BLOCK_WORDS = BLOCK_BYTES // 8
 BLOCK_MAGIC = int.from_bytes(b"HLBLOCK\x01", "little")
 
 # Kinds of block. Items are numbered through all blocks of one kind, in the order of their ordinals.
-HEADER, STRINGS, LABELS, PATHS, NODES, TRACKS, EVENTS, RING, ITERATIONS = range(1, 10)
-KIND_NAMES = ("", "header", "strings", "labels", "paths", "nodes", "tracks", "events", "ring", "iterations")
+HEADER, STRINGS, LABELS, PATHS, NODES, TRACKS, EVENTS, RING, ITERATIONS, PLACES, STACKS, SAMPLES = range(1, 13)
+KIND_NAMES = (
+    "", "header", "strings", "labels", "paths", "nodes", "tracks", "events", "ring", "iterations", "places",
+    "stacks", "samples",
+)  # fmt: skip
 
 # Head of every block (8 words).
 HEAD_WORDS = 8
@@ -59,6 +63,9 @@ H_DISK_ERRNO = 32
 H_PEAK_METHOD = 33  # 0 none, 1 kernel peak reset per span, 2 end points only
 H_PAUSED_NS = 34  # time spent disabled
 H_LIFTED = 35  # spans off every stack now: of suspended generators and awaiting tasks
+H_SAMPLE_NS = 36  # mean interval of the stack sampler; 0 where there is none
+H_SAMPLE_TICKS = 37  # looks taken
+H_SAMPLE_LOST = 38  # stacks that changed while they were read, or found no room
 H_LOSSES = 64  # 64 counters, see LOSSES
 H_COUNTERS = 128  # 64 x (name's byte offset, name's byte length, total, total at the last step)
 COUNTER_SLOTS = 64
@@ -96,9 +103,13 @@ LOSS_INDEX = {name: index for index, name in enumerate(LOSSES)}
 LABEL_WORDS = 8
 L_OFFSET, L_BYTES, L_KIND, L_UNION_NS, L_UNION_START, L_FLAGS, L_SITE, L_SITE_BYTES = range(8)
 # L_UNION_START counts only while a span of the label is open (on a track's stack, or suspended).
-KIND_USER, KIND_ROOT, KIND_WAIT, KIND_PROFILER, KIND_HANDOFF, KIND_OVERFLOW = range(6)
+KIND_USER, KIND_ROOT, KIND_WAIT, KIND_PROFILER, KIND_HANDOFF, KIND_OVERFLOW, KIND_INFERRED = range(7)
 FLAG_HELD_ACROSS_YIELD = 1
 FLAG_ALONE = 2  # the label has one node only, whose total time is the label's union (Python recorder)
+FLAG_OWNS = 4  # its own time is work, also where it has parts
+FLAG_PHASE_SHIFT = 8  # the phase of a hook's label, see model/phase.py
+FLAG_AFTER_SHIFT = 12  # of an inferred label: the phase before it, where that is another
+FLAG_PHASE_MASK = 15
 
 # Paths: the calling context, shared by all threads of the process. Path 0 is the root.
 PATH_WORDS = 4
@@ -148,6 +159,12 @@ STATE_DEPTH_MASK = (1 << 24) - 1
 EVENT_WORDS = 4
 E_START, E_DUR, E_WHERE, E_ITER = range(4)  # where: path | track << 32; iter: iteration | flags << 32
 EVENT_SEGMENT = 1  # one running stretch of a generator
+
+# Stack samples: a place is a line of a function, a stack a place below another stack.
+PLACE_WORDS = 6  # file's byte offset, length, function's byte offset, length, line | first line << 32, reserved
+STACK_WORDS = 1  # parent stack + 1, place << 32
+SAMPLE_WORDS = 2  # stack | path << 32, track | count << 32; track 2^32 - 1: a thread without spans
+SAMPLE_EARLY = 1 << 31  # of the path: before the training loop began
 
 # Iterations: rows of variable length in one of two blocks.
 ROW_WORDS = 4  # first iteration | iterations merged << 32, start, end, entries | counters << 32

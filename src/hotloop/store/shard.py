@@ -18,6 +18,7 @@ from ..model.histogram import bucket_of
 from . import schema as s
 from .blocks import LIVE_SPANS, MAX_BYTES, MAX_NS, U32, Blocks, Window
 from .rows import read_counters, read_iterations, read_snapshots
+from .samples import read_samples
 
 _HIST = struct.Struct(f"<{s.HIST_BUCKETS}I")
 _NODE = struct.Struct("<6Qd9Q")
@@ -67,7 +68,7 @@ def decode(data: bytes) -> m.Shard:
         open_spans=tuple(open_spans), lifted=d.word(s.H_LIFTED, sum(t.entered for t in tracks), "number of suspended spans"),
         counters=dict(counters), iterations=rows,
         losses={name: h[s.H_LOSSES + i] for i, name in enumerate(s.LOSSES) if h[s.H_LOSSES + i]},
-        snapshots=read_snapshots(d, len(paths), window),
+        snapshots=read_snapshots(d, len(paths), window), samples=read_samples(d, len(paths), len(tracks)),
     )  # fmt: skip
     if unreadable := d.unreadable_names:
         d.problems.append(f"{unreadable} names cannot be read")
@@ -231,13 +232,16 @@ def _labels(
         labels.append(
             m.Label(
                 name=d.name(raw[s.L_OFFSET], raw[s.L_BYTES]),
-                kind=raw[s.L_KIND] if raw[s.L_KIND] <= m.OVERFLOW else m.USER,
+                kind=raw[s.L_KIND] if raw[s.L_KIND] <= m.INFERRED else m.USER,
                 union_ns=union,
                 union_start_ns=min(since, window.end_ns),
                 site=d.name(raw[s.L_SITE], raw[s.L_SITE_BYTES]) if raw[s.L_SITE] else "",
                 held_across_yield=d.name(raw[s.L_SITE], raw[s.L_SITE_BYTES])
                 if raw[s.L_FLAGS] & s.FLAG_HELD_ACROSS_YIELD
                 else "",
+                phase=(raw[s.L_FLAGS] >> s.FLAG_PHASE_SHIFT) & s.FLAG_PHASE_MASK,
+                after=(raw[s.L_FLAGS] >> s.FLAG_AFTER_SHIFT) & s.FLAG_PHASE_MASK,
+                owns=bool(raw[s.L_FLAGS] & s.FLAG_OWNS),
             )
         )
     if bad:

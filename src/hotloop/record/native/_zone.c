@@ -9,10 +9,16 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "frames.h"
 #include "hot.h"
 #include "lift.h"
 #include "rows.h"
 #include "waits.h"
+#include "sampler.h"
+
+static PyTypeObject Zone_Type;
+static Zone *zone_of(PyObject *name);
+#include "hooks.h"
 
 /* ---- zones ---- */
 
@@ -354,6 +360,7 @@ static PyObject *py_wrap(PyObject *module, PyObject *args) {
 
 static PyObject *py_step(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
+    g.manual_steps = 1;
     do_step();
     if (g.on_step && page->gen) {
         unsigned long long env_steps = sh.head->counters[0].total; /* the first reserved name */
@@ -372,6 +379,12 @@ static PyObject *py_step(PyObject *module, PyObject *unused) {
 static PyObject *py_set_on_step(PyObject *module, PyObject *callback) {
     (void)module;
     Py_XSETREF(g.on_step, callback == Py_None ? NULL : Py_NewRef(callback));
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_set_on_loop(PyObject *module, PyObject *callback) {
+    (void)module;
+    Py_XSETREF(g.on_loop, callback == Py_None ? NULL : Py_NewRef(callback));
     Py_RETURN_NONE;
 }
 
@@ -404,14 +417,14 @@ static PyObject *py_open(PyObject *module, PyObject *args, PyObject *keywords) {
     (void)module;
     static char *names[] = {"directory", "clock", "armed", "is_child", "budget", "child_budget", "ring_events",
                             "child_ring_events", "log_events", "child_log_events", "iter_units", "child_iter_units",
-                            "long_ns", "costs", "epoch", "peak_method", "parent_shard", NULL};
+                            "long_ns", "costs", "epoch", "peak_method", "parent_shard", "sample_us", "child_sample_us", NULL};
     const char *directory = NULL;
     int clock = 0, armed = 0, is_child = 0;
     unsigned long long budget, child_budget, ring, child_ring, log, child_log, units, child_units, long_ns;
-    unsigned long long inside, outside, error, epoch, peak_method, parent;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "zippKKKKKKKKK(KKK)KKK", names, &directory, &clock, &armed, &is_child,
+    unsigned long long inside, outside, error, epoch, peak_method, parent, sample, child_sample;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "zippKKKKKKKKK(KKK)KKKKK", names, &directory, &clock, &armed, &is_child,
                                      &budget, &child_budget, &ring, &child_ring, &log, &child_log, &units, &child_units,
-                                     &long_ns, &inside, &outside, &error, &epoch, &peak_method, &parent))
+                                     &long_ns, &inside, &outside, &error, &epoch, &peak_method, &parent, &sample, &child_sample))
         return NULL;
     session_end();
     zones_prune();
@@ -427,6 +440,7 @@ static PyObject *py_open(PyObject *module, PyObject *args, PyObject *keywords) {
     g.conf.long_ns = long_ns ? long_ns : UINT64_MAX;
     g.conf.cost_inside_ps = inside, g.conf.cost_outside_ps = outside, g.conf.cost_error_ps = error;
     g.conf.epoch = epoch, g.conf.peak_method = peak_method, g.conf.parent_shard = parent;
+    g.conf.sample_us = sample, g.conf.child_sample_us = child_sample;
     g.want = 1;
     if (!armed) wake();
     return PyBool_FromLong(g.want);
@@ -688,7 +702,16 @@ static PyMethodDef functions[] = {
     {"disk_error", py_disk_error, METH_NOARGS, NULL},
     {"hook_waits", hook_waits, METH_NOARGS, NULL},
     {"unhook_waits", unhook_waits, METH_NOARGS, NULL},
+    {"hook_writes", hook_writes, METH_NOARGS, NULL},
     {"hook_rusage", hook_rusage, METH_O, NULL},
+    {"zone", py_zone, METH_VARARGS, NULL},
+    {"hook", py_hook, METH_VARARGS, NULL},
+    {"within", py_within, METH_VARARGS, NULL},
+    {"phases_start", py_phases_start, METH_VARARGS, NULL},
+    {"watch_classes", py_watch_classes, METH_VARARGS, NULL},
+    {"gc_pause", (PyCFunction)(void (*)(void))py_gc_pause, METH_FASTCALL, NULL},
+    {"set_on_loop", py_set_on_loop, METH_O, NULL},
+    {"set_revive", py_set_revive, METH_O, NULL},
     {"set_on_step", py_set_on_step, METH_O, NULL},
     {"set_callbacks", (PyCFunction)(void (*)(void))py_set_callbacks, METH_VARARGS | METH_KEYWORDS, NULL},
     {"set_time", py_set_time, METH_VARARGS, NULL},
@@ -730,22 +753,26 @@ static int exec_module(PyObject *module) {
         [Z_IDLE] = {"(waiting: idle worker)", KIND_WAIT}, [Z_SLEEP] = {"(waiting: sleep)", KIND_WAIT},
         [Z_LOCK] = {"(waiting: lock)", KIND_WAIT},     [Z_SOCKET] = {"(waiting: socket)", KIND_WAIT},
         [Z_SELECT] = {"(waiting: select)", KIND_WAIT}, [Z_QUEUE] = {"(waiting: queue)", KIND_WAIT},
+        [Z_GC] = {"(gc pause)", KIND_WAIT},           [Z_WRITE] = {"log/write", KIND_USER},
     };
     if (page_start()) return PyErr_NoMemory(), -1;
-    PyTypeObject *types[] = {&Finder_Type, &Enter_Type, &Exit_Type, &Zone_Type, &Profiled_Type, &Token_Type};
+    PyTypeObject *types[] = {&Finder_Type, &Enter_Type, &Exit_Type, &Zone_Type, &Profiled_Type, &Token_Type, &Hooked_Type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (PyType_Ready(types[i])) return -1;
     if (add_finder("__enter__", 0) || add_finder("__exit__", 1)) return -1;
     PyType_Modified(&Zone_Type);
     zones_by_name = PyDict_New();
     no_wait = PyTuple_Pack(1, Py_False);
-    if (!zones_by_name || !no_wait) return -1;
+    g.eval_steps = PyUnicode_InternFromString("eval_env_steps");
+    if (!zones_by_name || !no_wait || !g.eval_steps) return -1;
     for (int i = 0; i < Z_RESERVED; i++) {
         PyObject *name = PyUnicode_FromString(reserved[i].name);
         reserved_zones[i] = name ? zone_new(name, reserved[i].kind) : NULL;
         Py_XDECREF(name);
         if (!reserved_zones[i]) return -1;
     }
+    reserved_zones[Z_WRITE]->phase = PHASE_LOG;
+    reserved_zones[Z_WRITE]->owns = 1;
     return PyModule_AddObjectRef(module, "Zone", (PyObject *)&Zone_Type) || PyModule_AddObjectRef(module, "NATIVE", Py_True) ? -1 : 0;
 }
 

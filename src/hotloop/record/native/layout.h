@@ -21,9 +21,9 @@
 #define BLOCK_BYTES 65536u
 #define SHARD_VERSION 1
 
-enum { HEADER = 1, STRINGS, LABELS, PATHS, NODES, TRACKS, EVENTS, RING, ITERATIONS, KINDS };
-enum { KIND_USER, KIND_ROOT, KIND_WAIT, KIND_PROFILER, KIND_HANDOFF, KIND_OVERFLOW };
-enum { FLAG_HELD_ACROSS_YIELD = 1 };
+enum { HEADER = 1, STRINGS, LABELS, PATHS, NODES, TRACKS, EVENTS, RING, ITERATIONS, PLACES, STACKS, SAMPLES, KINDS };
+enum { KIND_USER, KIND_ROOT, KIND_WAIT, KIND_PROFILER, KIND_HANDOFF, KIND_OVERFLOW, KIND_INFERRED };
+enum { FLAG_HELD_ACROSS_YIELD = 1, FLAG_ALONE = 2, FLAG_OWNS = 4, FLAG_PHASE_SHIFT = 8 };
 enum { EVENT_SEGMENT = 1 };
 enum {
     LOSS_NO_TRACK, LOSS_REENTRANT, LOSS_UNBALANCED, LOSS_STRAY_EXIT, LOSS_ABANDONED, LOSS_CUT, LOSS_LABELS,
@@ -55,7 +55,8 @@ typedef struct {
     uint64_t cost_inside_ps, cost_outside_ps, cost_error_ps, epoch;
     uint64_t iter_state, iterations, iter_start_ns, ring_head, first_work_ns, last_work_ns;
     uint64_t parent_shard, native, budget, name, name_bytes, proc_start, disk_errno, peak_method, paused_ns, lifted;
-    uint64_t reserved0[28];
+    uint64_t sample_ns, sample_ticks, sample_lost;
+    uint64_t reserved0[25];
     uint64_t losses[64];
     CounterRec counters[COUNTER_SLOTS];
     uint64_t reserved1[640];
@@ -100,6 +101,13 @@ typedef struct { uint64_t start_ns, dur_ns; uint32_t path, track, iteration, fla
 typedef struct { uint32_t first, merged; uint64_t start_ns, end_ns; uint32_t entries, counters; } RowRec;
 typedef struct { uint32_t key, calls; uint64_t value; } EntryRec;
 
+/* Samples of what threads were doing: a place is a line of a function, a stack a place below another stack. */
+typedef struct { uint64_t file, file_bytes, function, function_bytes; uint32_t line, first_line; uint64_t reserved; } PlaceRec;
+typedef struct { uint32_t parent_plus_one, place; } StackRec;
+typedef struct { uint32_t stack, path, track, count; } SampleRec;
+
+#define SAMPLE_EARLY (1u << 31) /* of the path: before the loop began */
+_Static_assert(sizeof(PlaceRec) == 48 && sizeof(StackRec) == 8 && sizeof(SampleRec) == 16, "samples");
 _Static_assert(sizeof(BlockHead) == 64, "block head");
 _Static_assert(sizeof(Header) == BLOCK_BYTES, "header block");
 _Static_assert(sizeof(LabelRec) == 64 && sizeof(PathRec) == 32 && sizeof(NodeRec) == 768, "records");

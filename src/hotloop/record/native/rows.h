@@ -156,6 +156,7 @@ static void do_step(void) {
         if (other->idle) touch(other->idle);
         for (uint32_t d = 0; d < other->depth; d++) touch(other->frames[d].node);
     }
+    settle_phases(0);
     Header *h = sh.head;
     if (g.row_words_max && scratch_ready()) {
         uint32_t which = (uint32_t)(h->iter_state >> 32), used = (uint32_t)h->iter_state;

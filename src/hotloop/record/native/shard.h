@@ -21,6 +21,8 @@ typedef struct {
     BlockHead **blocks;
     uint32_t count, room; /* blocks, and slots for their addresses */
     uint32_t items, per_block;
+    BlockHead **old[16];
+    uint32_t olds;
 } Table;
 
 static struct {
@@ -33,7 +35,8 @@ static struct {
 } sh;
 
 static const uint32_t ITEM_WORDS[KINDS] = {[LABELS] = 8, [PATHS] = 4, [NODES] = 96, [TRACKS] = 512,
-                                           [EVENTS] = 4, [RING] = 4};
+                                           [EVENTS] = 4, [RING] = 4,
+                                           [PLACES] = 6, [STACKS] = 1, [SAMPLES] = 2};
 static const char BLOCK_MAGIC[8] = "HLBLOCK\x01";
 
 FLATTEN void lose(int why) { sh.head->losses[why]++; }
@@ -61,8 +64,10 @@ COLD static BlockHead *block_new(uint32_t kind, uint32_t units) {
     }
     if (table->count == table->room) {
         uint32_t room = table->room ? table->room * 2 : 8;
-        BlockHead **grown = realloc(table->blocks, room * sizeof *grown);
+        BlockHead **grown = malloc(room * sizeof *grown);
         if (!grown) return NULL;
+        if (table->count) memcpy(grown, table->blocks, table->count * sizeof *grown);
+        table->old[table->olds++] = table->blocks; /* the sampler may be reading it */
         table->blocks = grown;
         table->room = room;
     }
@@ -130,7 +135,10 @@ static uint64_t string_keep(const char *text, size_t bytes) {
 
 static void shard_close(void) {
     if (sh.base) munmap(sh.base, sh.limit);
-    for (int i = 0; i < KINDS; i++) free(sh.tables[i].blocks);
+    for (int i = 0; i < KINDS; i++) {
+        free(sh.tables[i].blocks);
+        for (uint32_t k = 0; k < sh.tables[i].olds; k++) free(sh.tables[i].old[k]);
+    }
     memset(&sh, 0, sizeof sh);
 }
 

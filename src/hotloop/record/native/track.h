@@ -22,6 +22,17 @@ typedef struct {
     uint64_t own;         /* of its time, what was charged to the profiler */
 } Frame;
 
+enum { PENDING = 32 };
+struct Site;
+/* A model call whose phase the next event decides (see phases.h). */
+typedef struct {
+    Node *node;
+    Zone **zones; /* by phase */
+    struct Site *site;
+    uint32_t phase; /* as guessed */
+    uint64_t own, total;
+} Pending;
+
 typedef struct Track {
     uint64_t gen; /* the recording it is attached to */
     Node *top;    /* innermost open node, or what stands for "nothing open" */
@@ -36,6 +47,12 @@ typedef struct Track {
     uint64_t name_hash;
     struct Track *spare; /* next of the free ones */
     int retired, is_virtual;
+    uint32_t inside, within_phase, phase; /* hooks that are open, the phase they say, the last event's */
+    PyObject *model;                      /* the outermost model call, borrowed */
+    uint64_t events;                      /* how many there were */
+    uint64_t gap_mark;                    /* of the root's own time, what has its phase */
+    uint32_t pending_count;
+    Pending pending[PENDING];
 } Track;
 
 static struct {
@@ -61,6 +78,8 @@ static struct {
     PyObject *yield_check, *memory_span, *decorate, *on_step;
     PyObject *counter_names[COUNTER_SLOTS];
     uint32_t counters;
+    int in_loop, learned, learns, episode_ended, manual_steps; /* since when iterations are told apart (see phases.h) */
+    PyObject *eval_steps, *on_loop;
     uint64_t lifts; /* tokens made before this changed are void */
     struct {
         char dir[3072], name[256];
@@ -68,6 +87,7 @@ static struct {
         int has_dir, is_child, clock;
         uint64_t budget, child_budget, ring_events, log_events, child_ring_events, child_log_events;
         uint64_t iter_units, child_iter_units, long_ns;
+        uint64_t sample_us, child_sample_us;
         uint64_t cost_inside_ps, cost_outside_ps, cost_error_ps, epoch, peak_method, parent_shard;
     } conf;
     int last_disk_error;
@@ -248,7 +268,8 @@ COLD static int track_attach(Track *track) {
     rec->occupants = 1;
     rec->alive = 1;
     track->inherited += track->depth;
-    track->depth = track->crooked = 0;
+    track->depth = track->crooked = track->phase = track->pending_count = 0;
+    track->gap_mark = 0;
     track->state = 0;
     track->retired = 0;
     begin_life(track, at);
@@ -280,6 +301,7 @@ static Track *track_alloc(void) {
 static void track_spare(Track *track) {
     track->gen = UNATTACHED;
     track->retired = track->inherited = track->depth = track->crooked = 0;
+    track->inside = track->within_phase = 0;
     track->spare = g.spares;
     g.spares = track;
 }
@@ -313,6 +335,7 @@ COLD static Track *track_for_thread(void) {
     if (track && track->name_hash != hash && retired < 64) track = NULL; /* names never seen: up to 64 free tracks */
     if (track) {
         track->retired = 0;
+        track->inside = track->within_phase = 0;
         begin_life(track, now());
         track->rec->tid = (uint64_t)syscall(SYS_gettid);
         track->rec->occupants++;
@@ -357,6 +380,8 @@ static uint64_t random_id(void) {
 
 static void next_window(void);
 static void counters_start(void);
+static void sampler_start(void);
+static void sampler_stop(void);
 
 static void name_process(void) {
     sh.head->name_bytes = strlen(g.conf.name);
@@ -401,6 +426,7 @@ COLD static int session_begin(void) {
     g.pid = getpid();
     g.gen++;
     g.track_count = g.touched_count = g.iteration = 0;
+    g.in_loop = g.learned = g.learns = g.episode_ended = g.manual_steps = 0;
     g.log_left = 0;
     g.log_next = g.log_end = NULL;
     g.log_block = NULL;
@@ -436,6 +462,7 @@ COLD static int session_begin(void) {
     if (g.conf.name_pid == g.pid) name_process();
     next_window();
     page->gen = g.gen;
+    sampler_start();
     return 0;
 }
 
@@ -503,7 +530,15 @@ static void session_resume(void) {
     page->gen = g.gen;
 }
 
+static void settle_phases(int ending);
+
 static void session_end(void) {
+    sampler_stop();
+    if (page->gen && g.pid == getpid()) {
+        for (uint32_t i = 0; i < g.track_count; i++)
+            if (!g.tracks[i]->retired) settle(g.tracks[i], now());
+        settle_phases(1);
+    }
     session_pause();
     if (sh.head && g.pid != getpid()) forget_parent();
     if (!sh.head) return;

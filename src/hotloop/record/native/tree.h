@@ -31,6 +31,7 @@ typedef struct Node {
     uint32_t id, path, slow;
     uint32_t marked_in; /* iteration + 1 in which it was put on the list of touched nodes */
     uint64_t self_at_step, count_at_step;
+    uint64_t event, self_at_event; /* of a wait: the last event before it, and its own time then */
 } Node;
 
 /* One half of a zone: what `__enter__` and `__exit__` hand to the interpreter, made once per zone (no bound method). */
@@ -50,7 +51,7 @@ typedef struct Zone {
     uint32_t check, checked;     /* look at the calling frame when `check` gets to 0 */
     PyObject *checked_code;
     PyObject *site; /* file:line where it is first opened, or where its function begins */
-    uint32_t kind;
+    uint32_t kind, phase, owns; /* owns: its own time is work, also where it has parts */
 } Zone;
 
 /* Open-addressed map from a pair of words to a pointer. */
@@ -130,7 +131,7 @@ static void tree_forget(int release) {
     tr.paths = (Map){0};
 }
 
-enum { Z_ROOT, Z_PROFILER, Z_HANDOFF, Z_OVERFLOW, Z_IDLE, Z_SLEEP, Z_LOCK, Z_SOCKET, Z_SELECT, Z_QUEUE, Z_RESERVED };
+enum { Z_ROOT, Z_PROFILER, Z_HANDOFF, Z_OVERFLOW, Z_IDLE, Z_SLEEP, Z_LOCK, Z_SOCKET, Z_SELECT, Z_QUEUE, Z_GC, Z_WRITE, Z_RESERVED };
 static Zone *reserved_zones[Z_RESERVED];
 
 /* Keep where a label comes from. Labels made in a loop come from one place, so the last one is remembered. */
@@ -165,7 +166,8 @@ COLD static Label *label_of(Zone *zone) {
         if (!offset && size > 1024) offset = string_keep(text, size = 1024); /* a huge name: keep its head */
         LabelRec *rec = offset ? item_new(LABELS, &id) : NULL;
         if (rec && (label = arena_get(sizeof *label))) {
-            *rec = (LabelRec){.offset = offset, .bytes = size, .kind = zone->kind};
+            *rec = (LabelRec){.offset = offset, .bytes = size, .kind = zone->kind,
+                              .flags = zone->phase << FLAG_PHASE_SHIFT | (zone->owns ? FLAG_OWNS : 0)};
             item_publish(LABELS);
             *label = (Label){.rec = rec, .zone = zone, .id = id};
         }

@@ -17,10 +17,19 @@ typedef PyObject *(*CallFast)(PyObject *, PyObject *const *, Py_ssize_t);
 typedef PyObject *(*CallFastKeywords)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 typedef PyObject *(*CallMethod)(PyObject *, PyTypeObject *, PyObject *const *, size_t, PyObject *);
 
+/* The first wait since an event remembers where it stood: after the last event, it is no part of the loop (see phases.h). */
+static void note_wait(Track *track) {
+    Node *node = track->top;
+    if (track->depth != 1 || node->event == track->events + 1) return;
+    node->event = track->events + 1;
+    node->self_at_event = node->rec->self_ns;
+}
+
 /* Begin a wait on a thread that records; answers what wait_end() needs. */
 static Zone *wait_begin(int zone) {
     if (self->gen != page->gen) return NULL;
     span_enter(reserved_zones[zone]);
+    note_wait(self);
     return reserved_zones[zone];
 }
 
@@ -77,8 +86,15 @@ typedef struct {
     X(connect, Z_SOCKET, "_socket", "socket", "connect")        \
     X(queue_get, Z_QUEUE, "_queue", "SimpleQueue", "get")
 
+/* Text written to files and terminals: of interest only where the tool looks for it by itself (hook_writes). */
+#define WRITE_TARGETS(X)                                        \
+    X(text_write, Z_WRITE, "_io", "TextIOWrapper", "write")     \
+    X(text_flush, Z_WRITE, "_io", "TextIOWrapper", "flush")     \
+    X(fsync, Z_WRITE, "posix", "", "fsync")
+
 #define DEFINE_STAND_IN(name, zone, module, type, attribute) STAND_INS(name, zone)
 TARGETS(DEFINE_STAND_IN)
+WRITE_TARGETS(DEFINE_STAND_IN)
 
 /* Locks: (name, type, attribute). All take (self, args, keywords). */
 #define LOCK_TARGETS(X)                              \
@@ -168,7 +184,7 @@ static PyObject *hook_rusage(PyObject *module_unused, PyObject *callback) {
     return PyBool_FromLong(def_getrusage != NULL);
 }
 
-static int waits_hooked;
+static int waits_hooked, writes_hooked;
 
 /* Exchange the entry of one function; its name goes to the list, with a `!` in front if it is out of reach. */
 static void hook_one(Hook *hook, PyObject *list, const char *module, const char *type, const char *attribute) {
@@ -214,7 +230,17 @@ static PyObject *unhook_waits(PyObject *module_unused, PyObject *args_unused) {
     TARGETS(UNHOOK)
 #define UNHOOK_LOCK(name, type, attribute) unhook_one(&hook_##name);
     LOCK_TARGETS(UNHOOK_LOCK)
-    waits_hooked = 0;
+    WRITE_TARGETS(UNHOOK)
+    waits_hooked = writes_hooked = 0;
     Py_RETURN_NONE;
+}
+
+static PyObject *hook_writes(PyObject *module_unused, PyObject *args_unused) {
+    (void)module_unused, (void)args_unused;
+    PyObject *list = PyList_New(0);
+    if (!list || writes_hooked) return list;
+    writes_hooked = 1;
+    WRITE_TARGETS(HOOK)
+    return list;
 }
 #endif

@@ -1,0 +1,120 @@
+"""Starting the scripts beside this file, bare or under a profiler, and reading what they say about themselves.
+
+Every run gets a folder of its own as working directory, so that checkpoints, scalars and sessions go with it.
+Invariant: a script that failed, or that did not say what a caller needs, is an error and never a figure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+TIMEOUT_S = 900
+HOTLOOP = [sys.executable, "-m", "hotloop"]
+
+
+class Failure(Exception):
+    """A run that gives no figure, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of a script said and cost."""
+
+    loop_s: float
+    loop_cpu_s: float  # of the training process, inside the loop
+    tree_cpu_s: float  # of everything that was started: the script, its children, the profiler, imports and reports too
+    digest: str
+    facts: dict[str, Any]  # the other `name=value` lines
+    hand: dict[str, float]  # seconds by phase, empty without HAND_TIMES=1
+
+
+def run_script(
+    name: str, folder: Path, arguments: Sequence[str] = (), under: Sequence[str] = (), by_hand: bool = False
+) -> Outcome:
+    """Run `under... NAME.py arguments...` in `folder`; `under` defaults to the plain interpreter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [*(under or [sys.executable]), str(SCRIPTS / f"{name}.py"), *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HAND_TIMES": "1" if by_hand else "0"}
+    before = _children_cpu_s()
+    code, output, errors = _run(command, folder, environment)
+    cpu_s = _children_cpu_s() - before
+    if code:
+        raise Failure(f"{name} ended with {code}: {_last_line(errors)}")
+    return _parse(name, output, cpu_s)
+
+
+def run_recorded(
+    name: str, folder: Path, arguments: Sequence[str] = (), by_hand: bool = False
+) -> tuple[Outcome, dict[str, Any]]:
+    """Run a script under `hotloop run`; its outcome and the JSON report of the session, which stays in folder/session."""
+    under = [*HOTLOOP, "run", "--quiet", "--out", "session"]
+    outcome = run_script(name, folder, arguments, under, by_hand)
+    code, output, errors = _run([*HOTLOOP, "report", "session", "--json"], folder, dict(os.environ))
+    if code:
+        raise Failure(f"no report of {name}: {_last_line(errors)}")
+    return outcome, json.loads(output)
+
+
+def _run(command: Sequence[str], folder: Path, environment: dict[str, str]) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error. In a group of its own, so that a time-out ends the children too."""
+    try:
+        child = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise Failure(f"{command[0]} could not be started ({error.strerror})") from None
+    try:
+        output, errors = child.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        raise Failure(f"{Path(command[-1]).name} took longer than {TIMEOUT_S} s") from None
+    return child.returncode, output, errors
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _parse(name: str, output: str, cpu_s: float) -> Outcome:
+    facts: dict[str, Any] = {}
+    hand: dict[str, float] = {}
+    for line in output.splitlines()[-12:]:
+        if line.startswith("hand {"):
+            hand = json.loads(line.removeprefix("hand "))
+        elif "=" in line and " " not in line.partition("=")[0]:
+            key, _, text = line.partition("=")
+            try:
+                facts[key] = json.loads(text)
+            except ValueError:
+                facts[key] = text
+    try:
+        return Outcome(
+            loop_s=facts.pop("loop_seconds"),
+            loop_cpu_s=facts.pop("loop_cpu_seconds"),
+            tree_cpu_s=cpu_s,
+            digest=str(facts.pop("digest")),
+            facts=facts,
+            hand=hand,
+        )
+    except KeyError as missing:
+        raise Failure(f"{name} did not print {missing.args[0]}") from None
+
+
+def _last_line(text: str) -> str:
+    """What went wrong: the script's own last line stands before the profiler's."""
+    lines = text.strip().splitlines() or ["it said nothing"]
+    own = [line for line in lines if not line.startswith(("hotloop:", "py-spy>"))]
+    return " | ".join(dict.fromkeys([*own[-1:], lines[-1]]))

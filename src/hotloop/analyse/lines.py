@@ -1,0 +1,169 @@
+"""Lines: what the stack sampler saw, by line of the code that is responsible.
+
+What lives here: from stacks to lines. The responsible line of a stack is the innermost one in the user's own code; without
+any, the innermost of all. Where a stretch between two events of different phases is to be divided, its samples are told apart
+by the block of the program their line stands in. Pure; `code` is what the run kept of the sources (see store/sources.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..model import shard as m
+from ..model.ledger import Ledger
+from ..model.session import SessionData
+from .owners import YOURS, owner_of
+
+Blocks = Mapping[str, Sequence[tuple[int, int]]]  # by file: first and last line of every block of statements
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One sampled stack: where in the tree of spans, which places, how often."""
+
+    shard: int
+    track: int
+    branch: int  # in the ledger's tree
+    places: tuple[m.Place, ...]  # outermost first
+    count: int
+    early: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    file: str
+    line: int
+    function: str
+    first_line: int
+    phase: int
+    span: str  # the innermost span it was seen in
+    samples: int
+    share: float  # of the looks at its thread while the loop ran
+    shard: int
+    track: int
+    inner: str = ""  # the function most often at work there, where it is another: name (file:line)
+
+
+_PURE = 0.9  # of what a line was seen leading to: less, and it speaks for no phase (`main()`, a helper of two phases)
+_OURS = re.compile(r"[/\\\\]hotloop[/\\\\](record|integrations|run)[/\\\\]")
+
+
+def read_looks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Look, ...]:
+    """Every distinct stack of a session."""
+    looks = []
+    for index, shard in enumerate(shards):
+        samples = shard.samples
+        chains: list[tuple[m.Place, ...]] = []
+        for parent, place in samples.stacks:
+            above = chains[parent] if parent >= 0 else ()
+            here = samples.places[place]
+            chains.append(above if _OURS.search(here.file) else (*above, here))
+        all_early = all(s.early for s in samples.counts)
+        for stack, path, track, count, early in samples.counts:
+            if not chains[stack]:
+                continue
+            looks.append(Look(index, track, ledger.branch_of[index][path], chains[stack], count, early and not all_early))
+    return tuple(looks)
+
+
+def script_lines(session: SessionData) -> dict[str, set[int]]:
+    """The lines of the user's own files that were seen, by file."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for shard in session.shards:
+        for place in shard.samples.places:
+            if owner_of(place.file) == YOURS and not place.file.startswith("<") and not _OURS.search(place.file):
+                found[place.file].add(place.line)
+    return dict(found)
+
+
+def responsible(places: Sequence[m.Place]) -> m.Place:
+    """The innermost place in the user's own code, else the innermost."""
+    for place in reversed(places):
+        if owner_of(place.file) == YOURS and not place.file.startswith("<"):
+            return place
+    return places[-1]
+
+
+def list_lines(looks: Iterable[Look], ledger: Ledger) -> tuple[Line, ...]:
+    """The lines of the loop, most seen first."""
+    totals: Counter[tuple[int, int]] = Counter()
+    seen: Counter[tuple[int, int, m.Place, int]] = Counter()
+    inner: dict[tuple[int, int, m.Place, int], Counter[m.Place]] = defaultdict(Counter)
+    for look in looks:
+        if look.early:
+            continue
+        totals[look.shard, look.track] += look.count
+        key = look.shard, look.track, responsible(look.places), look.branch
+        seen[key] += look.count
+        inner[key][look.places[-1]] += look.count
+    lines = []
+    for (shard, track, place, branch), count in seen.most_common():
+        top = ledger.tree[branch]
+        ((most, _),) = inner[shard, track, place, branch].most_common(1)
+        lines.append(
+            Line(
+                file=place.file, line=place.line, function=place.function, first_line=place.first_line, phase=top.phase,
+                span=top.name, samples=count, share=count / totals[shard, track], shard=shard, track=track,
+                inner="" if most == place else f"{most.function} ({most.file}:{most.line})",
+            )
+        )  # fmt: skip
+    return tuple(lines)
+
+
+def owners_of_looks(looks: Iterable[Look]) -> dict[str, int]:
+    """Samples of the loop by the owner of the innermost Python frame."""
+    found: Counter[str] = Counter()
+    for look in looks:
+        if not look.early:
+            found[owner_of(look.places[-1].file)] += look.count
+    return dict(found)
+
+
+# ---- whose is the time between two events ----
+
+
+def phases_of_lines(looks: Iterable[Look], ledger: Ledger) -> dict[tuple[str, str], dict[int, int]]:
+    """By (file, function) of the user's code: its lines that were seen leading to work of a known phase."""
+    votes: dict[tuple[str, str], dict[int, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    for look in looks:
+        branch = ledger.tree[look.branch]
+        if look.early or not branch.phase or branch.kind == m.INFERRED:
+            continue
+        for place in look.places:
+            if owner_of(place.file) == YOURS:
+                votes[place.file, place.function][place.line][branch.phase] += look.count
+    return {
+        key: {
+            line: count.most_common(1)[0][0]
+            for line, count in lines.items()
+            if count.most_common(1)[0][1] >= _PURE * sum(count.values())
+        }
+        for key, lines in votes.items()
+    }
+
+
+def guess_phase(places: Sequence[m.Place], known: Mapping[tuple[str, str], Mapping[int, int]], blocks: Blocks) -> int:
+    """The phase of a stack seen between two events, 0 if nothing speaks for one: that of the nearest line with a known phase
+    in the innermost block that holds one, before it if there is one, else after it."""
+    for place in reversed(places):
+        lines = known.get((place.file, place.function))
+        if not lines:
+            continue
+        if place.line in lines:
+            return lines[place.line]
+        for first, last in _enclosing(blocks.get(place.file, ()), place):
+            inside = [line for line in lines if first <= line <= last]
+            before = [line for line in inside if line < place.line]
+            if inside:
+                return lines[max(before)] if before else lines[min(inside)]
+    return 0
+
+
+def _enclosing(blocks: Sequence[tuple[int, int]], place: m.Place) -> Iterator[tuple[int, int]]:
+    """The blocks around a line, innermost first, and last the whole function."""
+    around = [(first, last) for first, last in blocks if first <= place.line <= last and first >= place.first_line]
+    yield from sorted(around, key=lambda block: block[1] - block[0])
+    yield place.first_line, 1 << 30

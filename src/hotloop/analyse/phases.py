@@ -1,0 +1,139 @@
+"""Phases: how much of the training loop was collecting, learning, evaluating, logging, saving, waiting.
+
+What lives here: the main track's own times added up by phase, measured and inferred apart. Invariant: the phases, what belongs
+to none and our own cost add up to the loop, in whole nanoseconds.
+
+Direct is what a hooked call or a span of the user's measured. Inferred is what lies between two of them (its phase comes from
+the next event, or, where that is not the phase of the event before, from the lines the sampler saw there) and what only a
+container holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..model import phase as ph
+from ..model import shard as m
+from ..model.ledger import Ledger, find_containers
+from ..model.sheet import split_exactly
+from .lines import Blocks, Look, guess_phase, phases_of_lines
+
+_LEAST_SAMPLES = 20  # to divide a stretch by
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    code: int  # see model/phase.py; 0: none
+    direct_ns: int
+    inferred_ns: int
+    waiting_ns: int  # of the direct time
+
+    @property
+    def total_ns(self) -> int:
+        return self.direct_ns + self.inferred_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    loop_ns: int
+    startup_ns: int  # and what came after the last event
+    profiler_ns: int
+    unattributed_ns: int
+    phases: tuple[Phase, ...]  # largest first
+
+    @property
+    def direct_coverage(self) -> float:
+        """The share of the loop that was measured directly."""
+        own = self.loop_ns - self.profiler_ns
+        return sum(p.direct_ns for p in self.phases) / own if own > 0 else 0.0
+
+    @property
+    def known(self) -> bool:
+        """Were there any events to tell phases by?"""
+        return any(p.code in ph.DECIDING for p in self.phases)
+
+    def share(self, code: int) -> float:
+        return sum(p.total_ns for p in self.phases if p.code == code) / self.loop_ns if self.loop_ns else 0.0
+
+
+def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: int = 0, track: int = 0) -> Phases:
+    """The phases of one track."""
+    containers = find_containers([(b.parent, b.kind, b.owns) for b in ledger.tree])
+    direct: Counter[int] = Counter()
+    inferred: Counter[int] = Counter()
+    waiting: Counter[int] = Counter()
+    mixed: list[tuple[int, int, int]] = []  # phase before, phase after, ns
+    startup = profiler = unattributed = pauses = 0
+    for own_shard, own_track, at, ns in ledger.self_by_track:
+        if (own_shard, own_track) != (shard, track) or not ns:
+            continue
+        branch = ledger.tree[at]
+        if branch.phase == ph.STARTUP:
+            startup += ns
+        elif branch.kind == m.PROFILER:
+            profiler += ns
+        elif branch.kind in (m.ROOT, m.HANDOFF):
+            unattributed += ns
+        elif branch.kind == m.INFERRED:
+            if branch.after:
+                mixed.append((branch.after, branch.phase, ns))
+            else:
+                inferred[branch.phase] += ns
+        elif branch.name == m.GC_PAUSE and not branch.phase:
+            pauses += ns
+        elif branch.kind == m.WAIT:
+            code = branch.phase or ph.WAIT
+            direct[code] += ns
+            waiting[code] += ns
+        else:
+            (inferred if at in containers else direct)[branch.phase] += ns
+    for code, ns in _divide(
+        mixed, inferred, ledger, [x for x in looks if (x.shard, x.track) == (shard, track)], blocks
+    ).items():
+        inferred[code] += ns
+    # a collection of garbage between two events is as much of one phase as what lies there
+    codes_of = sorted(code for code in inferred if inferred[code])
+    for code, ns in zip(codes_of, split_exactly(pauses, [inferred[code] for code in codes_of]), strict=True):
+        direct[code] += ns
+        waiting[code] += ns
+    if not codes_of and pauses:
+        direct[ph.WAIT] += pauses
+        waiting[ph.WAIT] += pauses
+    balance = next((b for b in ledger.balances if (b.shard, b.track) == (shard, track)), None)
+    profiler = balance.profiler_ns if balance else profiler
+    lifetime = balance.lifetime_ns if balance else 0
+    codes = {code for code in (*direct, *inferred) if direct[code] or inferred[code]}
+    phases = [Phase(code, direct[code], inferred[code], waiting[code]) for code in codes]
+    return Phases(
+        loop_ns=lifetime - startup, startup_ns=startup, profiler_ns=profiler, unattributed_ns=unattributed,
+        phases=tuple(sorted(phases, key=lambda p: -p.total_ns)),
+    )  # fmt: skip
+
+
+def _divide(
+    mixed: list[tuple[int, int, int]], alike: Counter[int], ledger: Ledger, looks: Sequence[Look], blocks: Blocks
+) -> Counter[int]:
+    """What lies between events of two phases, by the lines it was spent at; by the next event where too few were seen."""
+    total = sum(ns for _, _, ns in mixed)
+    plain: Counter[int] = Counter()
+    for _, after, ns in mixed:
+        plain[after] += ns
+    if not total:
+        return plain
+    known = phases_of_lines(looks, ledger)
+    seen: Counter[int] = Counter()
+    for look in looks:
+        if not look.early and ledger.tree[look.branch].kind in (m.ROOT, m.INFERRED):
+            seen[guess_phase(look.places, known, blocks)] += look.count
+    del seen[0]
+    if sum(seen.values()) < _LEAST_SAMPLES:
+        return plain
+    # The samples are of all stretches; those between events of one phase are known exactly, so the rest is what is divided.
+    whole = total + sum(alike[code] for code in {c for pair in mixed for c in pair[:2]})
+    weights = {code: max(0, round(whole * count / sum(seen.values())) - alike[code]) for code, count in seen.items()}
+    if not any(weights.values()):
+        return plain
+    codes = sorted(weights)
+    return Counter(dict(zip(codes, split_exactly(total, [weights[c] for c in codes]), strict=True)))

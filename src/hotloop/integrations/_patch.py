@@ -1,0 +1,191 @@
+"""Exchanging functions for hooked ones, and putting them back.
+
+What lives here: the zones and roles of hooks, and the list of what was exchanged. Who may touch it: the integrations, each of
+which gets one `Patches`. Invariant: `undo()` leaves every class and module as it was found, newest first; a target that is not
+there is a note, never an exception.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..model import shard as m
+from ..model.phase import CHECKPOINT, COLLECT, EVAL, LEARN, LOG, NONE, PHASE_NAMES, STARTUP
+
+if TYPE_CHECKING:
+    from ..record._zone import Zone
+
+SPAN, ENV, MODEL, LISTS, PHASE = range(5)
+IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER = (1 << i for i in range(8))
+COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE = range(4)
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a call means, and what a hook on it does."""
+
+    part: str  # the label is PHASE/part
+    phase: int = NONE  # NONE: whichever it falls into
+    kind: int = SPAN
+    event: int = NONE
+    inside: int = 0  # what this is, for hooks called within it
+    within: int = 0  # in which of those it is passed by
+    counts: int = COUNT_NOTHING
+    owns: bool = True  # its own time is work; else it is a container
+
+
+_NO_SPANS = IN_LEARN | IN_SAVE | IN_LOG | IN_ENV
+STEP = Role("env_step", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_STEP)
+RESET = Role("env_reset", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_RESET)
+RENDER = Role("render", COLLECT, SPAN, COLLECT, IN_RENDER, IN_RENDER)
+FORWARD = Role("forward", NONE, MODEL, NONE, IN_MODEL, _NO_SPANS | IN_MODEL)
+FROM_LIST = Role("tensor_from_list", NONE, LISTS, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE)
+MAKE_TENSOR = Role("make_tensor", NONE, MODEL, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE | IN_MODEL)
+COPY = Role("deepcopy", NONE, MODEL, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE)
+STATE_COPY = Role("state_copy", LEARN, inside=IN_DATA, within=IN_DATA | IN_SAVE)
+BACKWARD = Role("backward", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
+OPTIMIZER = Role("optimizer", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN, counts=COUNT_UPDATE)
+ZERO_GRAD = Role("zero_grad", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
+CLIP_GRAD = Role("clip_grad", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
+SAMPLE = Role("sample", LEARN, event=LEARN, inside=IN_DATA, within=IN_DATA | IN_MODEL)
+STORE = Role("store", COLLECT, event=COLLECT, inside=IN_DATA, within=IN_DATA | IN_MODEL | IN_LEARN)
+ADVANTAGE = Role("advantage", LEARN, event=LEARN, inside=IN_MODEL, within=IN_MODEL | IN_LEARN)
+LOSS = Role("loss", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN | IN_MODEL)
+BOOKKEEPING = Role("bookkeeping", COLLECT, inside=IN_DATA, within=IN_DATA)
+ROLLOUT = Role("rollout", COLLECT, PHASE, COLLECT, IN_PHASE, owns=False)
+TRAIN = Role("train", LEARN, PHASE, LEARN, IN_PHASE, owns=False)
+EVALUATE = Role("evaluate", EVAL, PHASE, EVAL, owns=False)
+CALLBACK = Role("callback", COLLECT)
+SAVE = Role("save", CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)
+LOAD = Role("load", CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)
+PRINT = Role("print", LOG, inside=IN_LOG, within=IN_LOG)
+LOGGING = Role("logging", LOG, inside=IN_LOG, within=IN_LOG)
+TENSORBOARD = Role("tensorboard", LOG, inside=IN_LOG, within=IN_LOG)
+ENV_MAKE = Role("env_make", COLLECT, inside=IN_DATA, within=IN_DATA | IN_ENV)
+WORKER_START = Role("worker_start", COLLECT)
+
+
+class Patches:
+    """What one integration exchanged."""
+
+    def __init__(self, recorder: Any, note: Callable[[str], None]) -> None:
+        self.recorder = recorder
+        self.note = note
+        self._undo: list[Callable[[], None]] = []
+        self.count = 0
+
+    # ---- making ----
+
+    def zone(self, part: str, phase: int, owns: bool = True, kind: int = m.USER) -> Zone:
+        name = f"{PHASE_NAMES[phase]}/{part}" if phase else part
+        zone: Zone = self.recorder.zone(name, kind, phase, owns)
+        return zone
+
+    def hooked(self, function: Any, role: Role, after: Callable[..., None] | None = None, every: int = 1) -> Any:
+        """The function with its role. Generators keep their spans over their running stretches."""
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & 0x220:
+            from ..record.functions import decorate
+
+            return decorate(self.recorder, self.zone(role.part, role.phase, role.owns), function)
+        zones = [self.zone(role.part, role.phase, role.owns), None, None, None]
+        if role.phase == NONE:
+            zones[1:] = [self.zone(_part(role, phase), phase, role.owns) for phase in (COLLECT, LEARN, EVAL)]
+            zones[0] = zones[COLLECT]
+        elif role.phase == COLLECT:
+            zones[EVAL] = self.zone(role.part, EVAL, role.owns)
+        made = self.recorder.hook(
+            function, role.kind, tuple(zones), role.event, role.inside, role.within, role.counts, after, every
+        )
+        made.role = role  # for those who pickle it by value, see revive()
+        return made
+
+    def waiting(self, function: Any, name: str) -> Any:
+        """The function as a known wait."""
+        zone = self.recorder.zone(f"(waiting: {name})", m.WAIT, NONE, True)
+        return self.recorder.hook(function, SPAN, (zone, None, None, None), NONE, 0, 0, COUNT_NOTHING, None, 1)
+
+    # ---- exchanging ----
+
+    def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., None] | None = None, every: int = 1) -> None:
+        """Exchange one attribute of a class or module; what it inherits is left alone."""
+        self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
+
+    def exchange(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        found = vars(owner).get(name, _ABSENT)
+        if found is _ABSENT:
+            self.note(f"{getattr(owner, '__name__', owner)}.{name} is not there")
+            return
+        function = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+        if is_ours(function):
+            return
+        try:
+            made = make(function)
+            self.put(owner, name, type(found)(made) if isinstance(found, (staticmethod, classmethod)) else made)
+        except Exception as error:  # whatever a library does to forbid it
+            self.note(f"{getattr(owner, '__name__', owner)}.{name} cannot be hooked ({type(error).__name__}: {error})")
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute until `undo()`."""
+        before = vars(owner).get(name, _ABSENT)
+        setattr(owner, name, value)
+        self.count += 1
+
+        def back() -> None:
+            if vars(owner).get(name) is value:  # somebody else's patch on top of ours stays
+                if before is _ABSENT:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, before)
+
+        self._undo.append(back)
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Something else to do at `undo()`."""
+        self._undo.append(action)
+
+    def undo(self) -> None:
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except Exception as error:
+                self.note(f"a hook could not be removed ({error})")
+
+
+def revive(function: Any, role: Role) -> Any:
+    """In another process: a function that was hooked where it was pickled."""
+    from ..record.backend import recorder
+
+    return Patches(recorder, lambda text: None).hooked(function, role) if recorder.is_on() else function
+
+
+def is_ours(function: Any) -> bool:
+    return type(function).__name__ == "Hooked"
+
+
+def is_plain(function: Any) -> bool:
+    """A function that a span may stand around: no coroutine, nothing compiled."""
+    return isinstance(function, types.FunctionType) and not function.__code__.co_flags & 0x2A0
+
+
+def _part(role: Role, phase: int) -> str:
+    return "policy" if role.part == "forward" and phase != LEARN else role.part
+
+
+def gap_zones(recorder: Any) -> None:
+    """The labels of what lies between two events."""
+    pairs = []
+    for after in (COLLECT, LEARN, EVAL):
+        for before in (COLLECT, LEARN, EVAL):
+            phase = after if before == EVAL else before
+            part = "other" if phase == after else f"other after {PHASE_NAMES[after]}"
+            name = f"{PHASE_NAMES[phase]}/{part}"
+            mark = phase | (after << 4 if phase != after else 0)
+            pairs.append((after, before, recorder.zone(name, m.INFERRED, mark, True)))
+    start = recorder.zone("(start-up)", m.USER, STARTUP, True)
+    end = recorder.zone("(shut-down)", m.USER, STARTUP, True)
+    recorder.phases_start(pairs, start, end)

@@ -1,0 +1,117 @@
+"""The script's own classes, and those of libraries, recognised by what they can do.
+
+What lives here: an object with `reset` and `step(action)` is an environment, one with `sample` and a way to add is a replay
+buffer, the public methods of an `nn.Module` are model calls, a method called `evaluate` is evaluation. Each class is looked at
+once, when it is made. Invariant: only methods a class defines itself are exchanged, and only plain functions.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from . import _patch as p
+
+# What a class must define for us to look at it; `__init__` because a model may define nothing else we know.
+NAMES = ("step", "reset", "sample", "forward", "evaluate", "__init__", "step_wait", "train", "collect_rollouts")
+STORES = ("add", "push", "append", "store", "put", "remember", "insert", "extend", "store_transition", "add_transition",
+          "add_batch")  # fmt: skip
+SAMPLES = ("sample", "sample_batch", "get_batch", "sample_minibatch", "sample_transitions")
+_EVALUATES = re.compile(
+    r"_?(run_)?(eval|evaluate|evaluation|validate|validation)(_(policy|agent|model|net|network|actor|episodes?|loop|run|env))?"
+    r"|test_(agent|policy|model)"
+)
+_ADVANTAGES = re.compile(
+    r"_?((compute|calc|calculate|estimate)_)?(gae|gae_advantages?|advantages?|returns|discounted_returns?|discount_rewards|"
+    r"returns_and_advantages?|advantages_and_returns|rewards?_to_go)"
+)
+_NO_ENV = re.compile(r"Schedul|Noise|Timer|Meter|Counter|Optimi[sz]er|Tracker|Buffer|Progress|Metric|Stat|Logger|Clock", re.I)
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
+# Packages that define no environments, models or buffers of a training loop, or have an integration of their own.
+_OTHERS = frozenset((
+    "torch", "torchgen", "functorch", "numpy", "scipy", "pandas", "matplotlib", "sympy", "networkx", "jinja2", "yaml",
+    "PIL", "cv2", "tensorboard", "google", "absl", "rich", "click", "psutil", "pygments", "typing", "typing_extensions",
+    "collections", "abc", "enum", "dataclasses", "logging", "unittest", "asyncio", "concurrent", "multiprocessing",
+    "threading", "queue", "http", "urllib", "email", "xml", "json", "re", "ast", "inspect", "importlib", "ctypes", "socket",
+    "ssl", "subprocess", "tensordict", "torchrl", "hotloop", "pytest", "_pytest", "pluggy", "hypothesis", "tqdm",
+    "cloudpickle", "setuptools", "pkg_resources", "markdown", "werkzeug", "grpc", "wandb", "mlflow", "ray", "requests",
+    "filelock", "fsspec", "mpmath",
+))  # fmt: skip
+
+
+class Classes:
+    """Looks at classes as they are made, and once at the functions of the script."""
+
+    def __init__(self, patches: p.Patches, is_model: Callable[[type], bool], more: list[Callable[[type], bool]]) -> None:
+        self._patches = patches
+        self._is_model = is_model
+        self._more = more  # of integrations: True when the class is dealt with
+        self._looked: set[str] = set()
+
+    def look_at(self, cls: type) -> None:
+        if cls.__module__.partition(".")[0] in _OTHERS or any(known(cls) for known in self._more):
+            return
+        methods = {name: value for name, value in vars(cls).items() if p.is_plain(value)}
+        if is_env(cls):
+            self._env(cls, methods)
+        elif self._is_model(cls):
+            self._model(cls, methods)
+        else:
+            self._other(cls, methods)
+
+    def _env(self, cls: type, methods: dict[str, Any]) -> None:
+        for name, role in (("step", p.STEP), ("reset", p.RESET), ("step_wait", p.STEP), ("render", p.RENDER)):
+            if name in methods:
+                self._patches.wrap(cls, name, role)
+
+    def _model(self, cls: type, methods: dict[str, Any]) -> None:
+        """`forward` goes through `__call__`, which torch's integration hooks."""
+        base: Any = sys.modules["torch"].nn.Module
+        for name in methods:
+            if not name.startswith("_") and name != "forward" and not hasattr(base, name):
+                self._patches.wrap(cls, name, p.FORWARD)
+
+    def _other(self, cls: type, methods: dict[str, Any]) -> None:
+        stores = [name for name in STORES if callable(getattr(cls, name, None))]
+        samples = [name for name in SAMPLES if callable(getattr(cls, name, None))]
+        if stores and samples and not hasattr(cls, "log_prob"):
+            for name in (*stores, *samples):
+                if name in vars(cls) and isinstance(vars(cls)[name], FunctionType):
+                    self._patches.wrap(cls, name, p.SAMPLE if name in samples else p.STORE)
+        for name in methods:
+            self._function(cls, name)
+
+    def _function(self, owner: Any, name: str) -> None:
+        if _EVALUATES.fullmatch(name):
+            self._patches.wrap(owner, name, p.EVALUATE)
+        elif _ADVANTAGES.fullmatch(name):
+            self._patches.wrap(owner, name, p.ADVANTAGE)
+
+    def look_at_functions(self, modules: list[Any]) -> None:
+        """Functions of the script's modules, by their names; called when its loop begins."""
+        for module in modules:
+            for name, value in list(vars(module).items()):
+                if p.is_plain(value) and value.__module__ == module.__name__:
+                    self._function(module, name)
+
+
+def is_env(cls: type) -> bool:
+    """Has `reset`, and a `step` that takes an action."""
+    step = getattr(cls, "step", None)
+    if not callable(getattr(cls, "reset", None)) or not callable(step) or _NO_ENV.search(cls.__name__):
+        return False
+    code = getattr(step, "__code__", None)
+    return code is None or code.co_argcount >= 2 or bool(code.co_flags & 0x04)
+
+
+def script_modules() -> list[Any]:
+    """The main module and what was imported from beside it: nothing that is installed."""
+    found = []
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and not _INSTALLED.search(file) and module.__name__.partition(".")[0] != "hotloop":
+            found.append(module)
+    return found

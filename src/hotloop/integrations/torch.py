@@ -1,0 +1,126 @@
+"""Plain PyTorch: model calls, backward passes, optimizer steps, gradient clipping, copies, saves, tensors made of lists.
+
+What lives here: the hook points, and the sparse evidence a few calls in a hundred give (batch size, autograd, number type).
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from ..model.phase import COLLECT, LEARN
+from . import _patch as p
+
+MODULES = ("torch",)
+_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss", "nll_loss", "kl_div",
+           "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
+EVERY = 7  # of the model calls, which are looked at
+_EVERY_UPDATE = 16
+
+
+def install(patches: p.Patches, torch: Any) -> None:
+    watch = _Watch(patches.recorder.count, torch)
+    patches.wrap(torch.nn.Module, "__call__", p.FORWARD, watch.model_called, EVERY)
+    for owner, name, role in (
+        (torch.autograd, "backward", p.BACKWARD),
+        (torch.autograd, "grad", p.BACKWARD),
+        (torch.optim.Optimizer, "zero_grad", p.ZERO_GRAD),
+        (torch.nn.Module, "load_state_dict", p.STATE_COPY),
+        (torch.nn.Module, "state_dict", p.STATE_COPY),
+        (torch, "save", p.SAVE),
+        (torch, "load", p.LOAD),
+    ):
+        patches.wrap(owner, name, role)
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        patches.exchange(torch, name, lambda made: patches.hooked(patches.hooked(made, p.MAKE_TENSOR), p.FROM_LIST))
+    for name in _LOSSES:
+        if hasattr(torch.nn.functional, name):
+            patches.wrap(torch.nn.functional, name, p.LOSS)
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        patches.wrap(torch.nn.utils.clip_grad, name, p.CLIP_GRAD)
+        patches.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
+    _hook_steps(patches, torch.optim.Optimizer, watch)
+    import copy
+
+    patches.wrap(copy, "deepcopy", p.COPY)
+
+
+def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
+    """Optimizers wrap the `step` of their class when the first of it is made: ours goes around that, so that nothing is
+    left out."""
+    original = vars(optimizer)["profile_hook_step"].__func__
+
+    def profile_hook_step(function: Any) -> Any:
+        if p.is_ours(function):
+            return function
+        hooked = patches.hooked(original(function), p.OPTIMIZER, watch.updated)
+        return hooked
+
+    patches.put(optimizer, "profile_hook_step", staticmethod(profile_hook_step))
+
+    def unhook() -> None:
+        waiting = [optimizer]
+        while waiting:
+            kind = waiting.pop()
+            waiting += kind.__subclasses__()
+            step = vars(kind).get("step")
+            if p.is_ours(step):
+                kind.step = step.__wrapped__
+
+    patches.later(unhook)
+
+
+class _Watch:
+    """Counts what a few calls in a hundred show."""
+
+    def __init__(self, count: Any, torch: ModuleType) -> None:
+        self._count, self._torch = count, torch
+        self._steps: dict[int, int] = {}  # by optimizer
+        self._updates = 0
+        self._batch = 0
+
+    def model_called(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
+        tensor = self._torch.Tensor
+        inputs = next((a for a in args[1:] if isinstance(a, tensor)), None)
+        outputs = result if isinstance(result, tensor) else _first(result, tensor)
+        if phase == LEARN and inputs is not None and inputs.dim():
+            self._batch = inputs.shape[0]
+            self._count("~learn_calls")
+            self._count("~learn_batch", self._batch)
+        elif phase == COLLECT and outputs is not None:
+            self._count("~collect_calls")
+            self._count("~collect_grad", int(outputs.requires_grad))
+        if inputs is not None:
+            self._count("~model_calls")
+            self._count("~model_double", int(inputs.dtype == self._torch.float64))
+            if self._torch.is_anomaly_enabled():
+                self._count("~anomaly")
+
+    def updated(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
+        """The optimizer that has stepped most counts the updates; others step beside it."""
+        key = id(args[0]) if args else 0
+        steps = self._steps[key] = self._steps.get(key, 0) + 1
+        if steps > self._updates:
+            self._updates = steps
+            self._count("updates")
+            if self._batch:
+                self._count("samples", self._batch)
+            if steps % _EVERY_UPDATE == 1:
+                self._count("~update_looks")
+                self._count("~anomaly_updates", int(self._torch.is_anomaly_enabled()))
+                self._count("~torch_threads", self._torch.get_num_threads())
+
+
+def _first(result: Any, tensor: type) -> Any:
+    if isinstance(result, (tuple, list)):
+        return next((r for r in result if isinstance(r, tensor)), None)
+    return None
+
+
+def is_module_class(cls: type) -> bool:
+    """A class of models the script or a library defines; torch itself is not looked into."""
+    torch = sys.modules.get("torch")
+    nn = getattr(torch, "nn", None)
+    module = getattr(nn, "Module", None)
+    return module is not None and issubclass(cls, module)

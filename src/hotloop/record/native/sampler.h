@@ -1,0 +1,366 @@
+/* The stack sampler: which line every Python thread is at, some hundred times a second.
+ *
+ * What lives here: a thread of our own that never takes the interpreter lock and never stops another thread. It copies what
+ * it looks at with process_vm_readv on this very process, so a frame that vanishes under it gives an error, not a crash; a
+ * torn stack is thrown away. Rejected: a Python thread, which only gets the lock where others release it (its samples pile
+ * up on torch calls), and signals, which interrupt the program's system calls.
+ *
+ * Invariant: it writes only into blocks that were made for it before it started, and it ends before they are unmapped. */
+#ifndef HL_SAMPLER_H
+#define HL_SAMPLER_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/uio.h>
+#include <time.h>
+#include "frames.h"
+#include "hot.h"
+
+#if HL_FRAMES
+enum { DEEPEST = 120, MOST_NAME = 1024, MOST_TABLE = 1 << 20 };
+
+typedef struct { uint64_t a, b; uint32_t id_plus_one; } Seen;
+typedef struct { Seen *slots; uint32_t room, used; } SeenMap;
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    int running, stop;
+    pid_t pid;
+    uint64_t interval_ns, random;
+    PyInterpreterState *interpreter;
+    BlockHead *places, *stacks, *samples, *strings;
+    SeenMap place_ids, stack_ids, sample_ids, string_ids;
+    char *table; /* of one code object */
+} sp;
+
+/* ---- what was seen ---- */
+
+static uint64_t seen_hash(uint64_t a, uint64_t b) {
+    uint64_t h = (a * 0x9E3779B97F4A7C15u) ^ (b * 0xC2B2AE3D27D4EB4Fu);
+    return h ^ h >> 29;
+}
+
+static Seen *seen_at(SeenMap *map, uint64_t a, uint64_t b) {
+    for (uint32_t i = (uint32_t)seen_hash(a, b) & (map->room - 1);; i = (i + 1) & (map->room - 1))
+        if (!map->slots[i].id_plus_one || (map->slots[i].a == a && map->slots[i].b == b)) return &map->slots[i];
+}
+
+static int seen_start(SeenMap *map, uint64_t items) {
+    uint32_t room = 64;
+    while (room < items * 2) room *= 2;
+    *map = (SeenMap){calloc(room, sizeof(Seen)), room, 0};
+    return map->slots ? 0 : -1;
+}
+
+/* The next item of one of our blocks, to be published by block_put(); NULL when it is full. */
+static void *block_slot(BlockHead *block) {
+    return block->used < block->capacity ? (char *)(block + 1) + block->used * block->item_words * 8u : NULL;
+}
+static uint32_t block_put(BlockHead *block) {
+    publish(&block->used, block->used + 1);
+    return (uint32_t)block->used - 1;
+}
+
+/* ---- reading memory that may vanish ---- */
+
+static int peek(const void *from, void *into, size_t bytes) {
+    struct iovec local = {into, bytes}, remote = {(void *)from, bytes};
+    return process_vm_readv(sp.pid, &local, 1, &remote, 1, 0) == (ssize_t)bytes ? 0 : -1;
+}
+
+static uint64_t text_hash(const char *text, size_t bytes) {
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ (uint8_t)text[i]) * 1099511628211u;
+    return h;
+}
+
+/* Keep a Python string in our strings; the offset in the file, or 0. Strings that are not plain ASCII are read as UTF-8 if
+ * Python has that at hand, else their characters beyond it become question marks. */
+static uint64_t keep_text(PyObject *object, uint64_t *bytes) {
+    PyASCIIObject head;
+    char text[MOST_NAME];
+    if (!object || peek(object, &head, sizeof head) || head.ob_base.ob_type != &PyUnicode_Type || !head.state.compact) return 0;
+    size_t length = head.length < MOST_NAME ? (size_t)head.length : MOST_NAME, width = head.state.kind;
+    if (head.state.ascii) {
+        if (peek((PyASCIIObject *)object + 1, text, length)) return 0;
+    } else {
+        char wide[MOST_NAME * 4];
+        if (width != 1 && width != 2 && width != 4) return 0;
+        if (peek((PyCompactUnicodeObject *)object + 1, wide, length * width)) return 0;
+        for (size_t i = 0; i < length; i++) {
+            uint32_t c = width == 1 ? (uint8_t)wide[i] : width == 2 ? ((uint16_t *)wide)[i] : ((uint32_t *)wide)[i];
+            text[i] = c < 128 ? (char)c : '?';
+        }
+    }
+    *bytes = length;
+    Seen *seen = seen_at(&sp.string_ids, text_hash(text, length), length);
+    if (!seen->id_plus_one) {
+        BlockHead *block = sp.strings;
+        if (block->capacity - block->used < length || sp.string_ids.used * 4 > sp.string_ids.room * 3) return 0;
+        char *at = (char *)(block + 1) + block->used;
+        memcpy(at, text, length);
+        *seen = (Seen){text_hash(text, length), length, (uint32_t)block->used + 1};
+        sp.string_ids.used++;
+        publish(&block->used, block->used + length);
+    }
+    return (uint64_t)((char *)(sp.strings + 1) - sh.base) + seen->id_plus_one - 1;
+}
+
+/* ---- from an instruction to a line ---- */
+
+static const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, uint32_t *value) {
+    uint32_t shift = 0, byte;
+    *value = 0;
+    do {
+        if (at == end || shift > 30) return end;
+        byte = *at++;
+        *value |= (byte & 63) << shift;
+        shift += 6;
+    } while (byte & 64);
+    return at;
+}
+
+/* The line of an instruction, from a code object's table of locations: entries of (form, length, line delta, columns). */
+static int line_of(const uint8_t *at, const uint8_t *end, int line, int64_t offset) {
+    int64_t address = 0;
+    while (at < end) {
+        uint32_t form = *at >> 3 & 15, value;
+        int64_t length = ((*at & 7) + 1) * 2;
+        int known = form != 15;
+        at++;
+        if (form <= 9) at += 1;
+        else if (form <= 12) line += (int)form - 10, at += 2;
+        else if (form <= 14) {
+            at = read_varint(at, end, &value);
+            line += value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
+            for (int i = 0; form == 14 && i < 3; i++) at = read_varint(at, end, &value);
+        }
+        if (offset < address + length) return known ? line : 0;
+        address += length;
+    }
+    return 0;
+}
+
+/* The place of an instruction: its file, function and line; 0 when it cannot be told, else its number + 1. */
+static uint32_t place_of(const PyCodeObject *code, const PyCodeObject *head, const char *instruction) {
+    /* the address alone is not enough: a code object may be freed and another take its place */
+    uint64_t second = (uint64_t)(uintptr_t)head->co_linetable ^ (uint64_t)head->co_firstlineno << 48;
+    Seen *seen = seen_at(&sp.place_ids, (uint64_t)(uintptr_t)instruction, second);
+    if (seen->id_plus_one) return seen->id_plus_one;
+    PyVarObject table;
+    PlaceRec *place = block_slot(sp.places);
+    if (!place || sp.place_ids.used * 4 > sp.place_ids.room * 3) return 0;
+    if (peek(head->co_linetable, &table, sizeof table) || table.ob_base.ob_type != &PyBytes_Type) return 0;
+    if (table.ob_size < 0 || table.ob_size > MOST_TABLE) return 0;
+    if (peek((char *)head->co_linetable + offsetof(PyBytesObject, ob_sval), sp.table, (size_t)table.ob_size)) return 0;
+    int64_t offset = instruction - ((const char *)code + offsetof(PyCodeObject, co_code_adaptive));
+    int line = line_of((uint8_t *)sp.table, (uint8_t *)sp.table + table.ob_size, head->co_firstlineno, offset < 0 ? 0 : offset);
+    PlaceRec made = {.line = (uint32_t)(line > 0 ? line : head->co_firstlineno), .first_line = (uint32_t)head->co_firstlineno};
+    made.file = keep_text(head->co_filename, &made.file_bytes);
+    made.function = keep_text(head->co_qualname, &made.function_bytes);
+    if (!made.file || !made.function) return 0;
+    *place = made;
+    *seen = (Seen){(uint64_t)(uintptr_t)instruction, second, block_put(sp.places) + 1};
+    sp.place_ids.used++;
+    return seen->id_plus_one;
+}
+
+/* ---- one look at one thread ---- */
+
+static int is_code(const PyCodeObject *head) { return head->ob_base.ob_base.ob_type == &PyCode_Type; }
+
+/* The frames of a thread, innermost first; 0 when they changed under our eyes. */
+static uint32_t read_stack(const PyThreadState *thread, const void **codes, const char **instructions) {
+    IFrame frame, *at;
+    uint32_t depth = 0;
+#if PY_VERSION_HEX >= 0x030d0000
+    at = thread->current_frame;
+#else
+    _PyCFrame cframe;
+    if (peek(thread->cframe, &cframe, sizeof cframe)) return 0;
+    at = cframe.current_frame;
+#endif
+    while (at && depth < DEEPEST) {
+        if (peek(at, &frame, IFRAME_BYTES)) return 0;
+#if PY_VERSION_HEX >= 0x030c0000
+        if (frame.owner == FRAME_OWNED_BY_CSTACK) {
+            at = frame.previous;
+            continue;
+        }
+#endif
+        codes[depth] = FRAME_CODE(&frame);
+        instructions[depth++] = FRAME_INSTR(&frame);
+        at = frame.previous;
+    }
+    return depth;
+}
+
+/* Where in the tree of spans a thread is: its track and path. */
+static void whereabouts(unsigned long tid, uint32_t *track, uint32_t *path) {
+    *track = UINT32_MAX;
+    *path = 0;
+    Table *tracks = &sh.tables[TRACKS], *nodes = &sh.tables[NODES];
+    for (uint32_t i = 0; i < tracks->items && tracks->per_block; i++) {
+        TrackRec *rec = (TrackRec *)(tracks->blocks[i / tracks->per_block] + 1) + i % tracks->per_block;
+        if (rec->tid != tid || rec->alive != 1) continue;
+        uint64_t depth = (rec->state & 0xffffff) >> 1;
+        uint64_t node = depth == 0 ? rec->base : depth <= TRACK_FRAMES ? rec->frames[depth - 1].node : rec->frames[TRACK_FRAMES - 1].node;
+        *track = i;
+        if (node < nodes->items && nodes->per_block)
+            *path = ((NodeRec *)(nodes->blocks[node / nodes->per_block] + 1) + node % nodes->per_block)->path;
+        return;
+    }
+}
+
+static void lose_sample(void) { sh.head->sample_lost++; }
+
+static void sample_thread(const PyThreadState *thread) {
+    const void *codes[DEEPEST];
+    const char *instructions[DEEPEST];
+    static PyCodeObject heads[DEEPEST]; /* one sampler per process */
+    struct iovec local[DEEPEST], remote[DEEPEST];
+    uint32_t track, path, depth = read_stack(thread, codes, instructions);
+    if (!depth) return;
+    whereabouts(thread->native_thread_id, &track, &path);
+    size_t bytes = offsetof(PyCodeObject, co_code_adaptive);
+    for (uint32_t i = 0; i < depth; i++) {
+        local[i] = (struct iovec){&heads[i], bytes};
+        remote[i] = (struct iovec){(void *)codes[i], bytes};
+    }
+    if (process_vm_readv(sp.pid, local, depth, remote, depth, 0) != (ssize_t)(bytes * depth)) {
+        lose_sample();
+        return;
+    }
+    uint32_t stack = 0; /* + 1 */
+    for (uint32_t i = depth; i-- > 0;) {
+        uint32_t place = is_code(&heads[i]) ? place_of(codes[i], &heads[i], instructions[i]) : 0;
+        if (!place) {
+            lose_sample();
+            return;
+        }
+        Seen *seen = seen_at(&sp.stack_ids, stack, place);
+        if (!seen->id_plus_one) {
+            StackRec *rec = block_slot(sp.stacks);
+            if (!rec) {
+                lose_sample();
+                return;
+            }
+            *rec = (StackRec){stack, place - 1};
+            *seen = (Seen){stack, place, block_put(sp.stacks) + 1};
+        }
+        stack = seen->id_plus_one;
+    }
+    if (!g.in_loop) path |= SAMPLE_EARLY;
+    Seen *seen = seen_at(&sp.sample_ids, (uint64_t)stack << 32 | path, track);
+    if (!seen->id_plus_one) {
+        SampleRec *rec = block_slot(sp.samples);
+        if (!rec) {
+            lose_sample();
+            return;
+        }
+        *rec = (SampleRec){stack - 1, path, track, 0};
+        *seen = (Seen){(uint64_t)stack << 32 | path, track, block_put(sp.samples) + 1};
+    }
+    ((SampleRec *)(sp.samples + 1))[seen->id_plus_one - 1].count++;
+}
+
+static void sample_all(void) {
+    PyThreadState thread, *at = PyInterpreterState_ThreadHead(sp.interpreter);
+    for (int i = 0; at && i < 256; i++) {
+        if (peek(at, &thread, sizeof thread)) return;
+        sample_thread(&thread);
+        at = thread.next;
+    }
+    sh.head->sample_ticks++;
+}
+
+/* ---- its life ---- */
+
+/* The interval varies by half each way, so that it never runs in step with the loop it looks at. */
+static uint64_t next_interval(void) {
+    sp.random = sp.random * 6364136223846793005u + 1442695040888963407u;
+    return sp.interval_ns / 2 + (sp.random >> 33) * sp.interval_ns / (1ull << 31);
+}
+
+static void *sampler_main(void *unused) {
+    (void)unused;
+    struct timespec due;
+    clock_gettime(CLOCK_MONOTONIC, &due);
+    pthread_mutex_lock(&sp.mutex);
+    while (!sp.stop) {
+        uint64_t ns = (uint64_t)due.tv_nsec + next_interval();
+        due.tv_sec += (time_t)(ns / 1000000000u);
+        due.tv_nsec = (long)(ns % 1000000000u);
+        int waited = 0;
+        while (!sp.stop && !waited) waited = pthread_cond_timedwait(&sp.wake, &sp.mutex, &due);
+        if (sp.stop) break;
+        if (page->gen) sample_all();
+        clock_gettime(CLOCK_MONOTONIC, &due); /* late ones are left out, not made up for */
+    }
+    pthread_mutex_unlock(&sp.mutex);
+    return NULL;
+}
+
+static BlockHead *sampler_block(uint32_t kind, uint32_t units) { return block_new(kind, units); }
+
+static void sampler_free(void) {
+    free(sp.place_ids.slots);
+    free(sp.stack_ids.slots);
+    free(sp.sample_ids.slots);
+    free(sp.string_ids.slots);
+    free(sp.table);
+}
+
+COLD static void sampler_start(void) {
+    uint64_t us = g.conf.is_child ? g.conf.child_sample_us : g.conf.sample_us;
+    uint32_t scale = g.conf.is_child ? 1 : 6;
+    char probe;
+    memset(&sp, 0, sizeof sp); /* a forked child has no sampler yet */
+    sp.pid = getpid();
+    if (!us || ck.test_ns || peek(&us, &probe, 1)) return;
+    sp.interval_ns = us * 1000;
+    sp.random = sh.head->shard_id;
+    sp.interpreter = PyInterpreterState_Get();
+    sp.places = sampler_block(PLACES, scale);
+    sp.stacks = sampler_block(STACKS, scale);
+    sp.samples = sampler_block(SAMPLES, scale);
+    sp.strings = sampler_block(STRINGS, scale > 1 ? 3 : 1);
+    sp.table = malloc(MOST_TABLE);
+    if (!sp.places || !sp.stacks || !sp.samples || !sp.strings || !sp.table || seen_start(&sp.place_ids, sp.places->capacity) ||
+        seen_start(&sp.stack_ids, sp.stacks->capacity) || seen_start(&sp.sample_ids, sp.samples->capacity) ||
+        seen_start(&sp.string_ids, 4096)) {
+        sampler_free();
+        return;
+    }
+    block_new(STRINGS, 1); /* the next names go here: the sampler's block is its own */
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&sp.wake, &attributes);
+    pthread_mutex_init(&sp.mutex, NULL);
+    sh.head->sample_ns = sp.interval_ns;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    sp.running = !pthread_create(&sp.thread, NULL, sampler_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!sp.running) sampler_free();
+}
+
+static void sampler_stop(void) {
+    if (!sp.running || sp.pid != getpid()) return;
+    pthread_mutex_lock(&sp.mutex);
+    sp.stop = 1;
+    pthread_cond_signal(&sp.wake);
+    pthread_mutex_unlock(&sp.mutex);
+    pthread_join(sp.thread, NULL);
+    sampler_free();
+    sp.running = 0;
+}
+#else
+static void sampler_start(void) {}
+static void sampler_stop(void) {}
+#endif
+#endif

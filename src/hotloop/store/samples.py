@@ -1,0 +1,50 @@
+"""The stack samples of a shard. Standard library only.
+
+What lives here: places, stacks and counts as the sampler left them. Invariant: every number refers to something that is there;
+what does not is left out and counted. Stacks refer to earlier stacks only, so none is a circle.
+"""
+
+from __future__ import annotations
+
+from ..model import shard as m
+from . import schema as s
+from .blocks import MAX_NS, U32, Blocks
+
+_MOST = 1 << 40
+_DEEPEST = 200
+
+
+def read_samples(d: Blocks, paths: int, tracks: int) -> m.Samples:
+    """What the sampler saw in this process."""
+    if not d.head[s.H_SAMPLE_NS]:
+        return m.Samples()
+    places = tuple(
+        m.Place(d.name(file, file_bytes), d.name(function, function_bytes), lines & U32, lines >> 32)
+        for file, file_bytes, function, function_bytes, lines, _ in d.items(s.PLACES)
+    )
+    stacks: list[tuple[int, int]] = []
+    depths: list[int] = []
+    bad = 0
+    for (word,) in d.items(s.STACKS):
+        parent, place = (word & U32) - 1, word >> 32
+        deep = depths[parent] + 1 if 0 <= parent < len(stacks) else 1
+        if place >= len(places) or parent >= len(stacks) or deep > _DEEPEST:
+            break
+        stacks.append((parent, place))
+        depths.append(deep)
+    counts = []
+    for first, second in d.items(s.SAMPLES):
+        stack, path, track, count = first & U32, first >> 32, second & U32, second >> 32
+        early, path = bool(path & s.SAMPLE_EARLY), path & (s.SAMPLE_EARLY - 1)
+        if stack >= len(stacks) or path >= paths or (track >= tracks and track != U32):
+            bad += 1
+        elif count:
+            counts.append(m.Sample(stack, path, -1 if track == U32 else track, count, early))
+    if bad:
+        d.problems.append(f"{bad} stack samples refer to what is not there and are left out")
+    return m.Samples(
+        interval_ns=d.word(s.H_SAMPLE_NS, MAX_NS, "interval of the sampler"),
+        ticks=d.word(s.H_SAMPLE_TICKS, _MOST, "number of samples"),
+        lost=d.word(s.H_SAMPLE_LOST, _MOST, "number of lost samples"),
+        places=places, stacks=tuple(stacks), counts=tuple(counts),
+    )  # fmt: skip

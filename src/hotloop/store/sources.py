@@ -1,0 +1,84 @@
+"""What a run keeps of the script's source: which lines form a block, and the text of the lines that took time.
+
+What lives here: writing `sources.json` at the end of `hotloop run`, while the files are those that ran, and reading it back.
+Views and analysis use this alone, so a session that came from elsewhere never makes us open a file it names.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..model.session import Source
+from .writer import write_json
+
+SOURCES_FILE = "sources.json"
+_MOST_FILES, _MOST_BYTES, _MOST_BLOCKS, _MOST_CHARS = 64, 2 << 20, 5000, 160
+
+
+def keep_sources(session: Path, lines: Mapping[str, Iterable[int]]) -> None:
+    """Write what is needed of these files and lines; a file that cannot be read is left out."""
+    kept: dict[str, Any] = {}
+    for name in list(lines)[:_MOST_FILES]:
+        try:
+            path = Path(name)
+            if path.stat().st_size > _MOST_BYTES:
+                continue
+            text = path.read_text("utf-8", "replace")
+            tree = ast.parse(text)
+        except (OSError, ValueError, SyntaxError, RecursionError):
+            continue
+        rows = text.splitlines()
+        kept[name] = {
+            "blocks": _blocks(tree)[:_MOST_BLOCKS],
+            "functions": _functions(tree)[:_MOST_BLOCKS],
+            "text": {str(n): rows[n - 1].strip()[:_MOST_CHARS] for n in sorted(set(lines[name])) if 0 < n <= len(rows)},
+        }
+    if kept:
+        write_json(str(session / SOURCES_FILE), {"version": 1, "files": kept})
+
+
+def _blocks(tree: ast.AST) -> list[tuple[int, int]]:
+    found = []
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            body = getattr(node, name, None)
+            if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+                found.append((body[0].lineno, max(s.end_lineno or s.lineno for s in body)))
+    return found
+
+
+def _functions(tree: ast.AST) -> list[tuple[str, int, int]]:
+    """Qualified names, as the interpreter gives them."""
+    found = []
+    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    while stack:
+        node, prefix = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = prefix
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.append((prefix + child.name, child.lineno, child.end_lineno or child.lineno))
+                inner = f"{prefix}{child.name}.<locals>."
+            elif isinstance(child, ast.ClassDef):
+                inner = f"{prefix}{child.name}."
+            stack.append((child, inner))
+    return sorted(found, key=lambda f: f[1])
+
+
+def read_sources(data: bytes) -> dict[str, Source]:
+    """From the file's bytes, whoever wrote them."""
+    try:
+        files = json.loads(data)["files"]
+        return {str(name): _source(said) for name, said in list(files.items())[:_MOST_FILES]}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _source(said: Any) -> Source:
+    blocks = tuple((int(a), int(b)) for a, b in said["blocks"][:_MOST_BLOCKS])
+    functions = tuple((str(n)[:500], int(a), int(b)) for n, a, b in said["functions"][:_MOST_BLOCKS])
+    text = {int(line): str(row)[:_MOST_CHARS] for line, row in list(said["text"].items())[:20000]}
+    return Source(blocks, text, functions)
