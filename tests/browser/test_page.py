@@ -106,7 +106,7 @@ def test_our_own_script_never_parses_text_as_markup_or_code():
         script = (folder / name).read_text(encoding="utf-8")
         assert not [word for word in forbidden.split() if word in script], name
         assert set(re.findall(r'byId\("([^"]+)"\)', script)) <= ids, name
-    assert {file.name for file in folder.iterdir()} == {"template.html", "report.css", *SCRIPTS}
+    assert {file.name for file in folder.iterdir()} == {"template.html", "report.css", "plain.css", *SCRIPTS}
 
 
 def test_the_same_session_gives_the_same_bytes(training):

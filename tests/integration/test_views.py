@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 
 from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
 from hotloop.analyse.iterations import read_iterations
 from hotloop.cli.main import main
+from hotloop.model.finding import Finding, Gain
 from hotloop.present.terminal import report_text
+from hotloop.run.progress import Progress, read_progress, status_text
+from hotloop.store.findings import write_findings
 
 LOOP = """
 import time
@@ -167,3 +174,99 @@ def test_the_json_report_carries_balance_and_history(done, capsys):
     assert data["iterations"]["warm_up"]["reason"]
     step = next(o for o in data["operations"] if o["name"] == "env_step")
     assert step["site"].endswith("train.py:8")
+
+
+RUN = """
+class Grid:
+    def reset(self, seed=None):
+        self.at = 0
+        return [0.0], {}
+    def step(self, action):
+        self.at += 1
+        self.flood()
+        return [float(self.at)], 1.0, self.at >= 50, False, {}
+    def flood(self):
+        return sum(i * i for i in range(4000))
+
+env = Grid()
+env.reset()
+for i in range(600):
+    _, _, done, _, _ = env.step(1)
+    if done:
+        env.reset()
+    sum(range(2000))
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """An unchanged script under `hotloop run`."""
+    folder = tmp_path_factory.mktemp("ran")
+    (folder / "train.py").write_text(RUN)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")}
+    command = [sys.executable, "-m", "hotloop", "run", "--quiet", "--out", "session", "train.py"]
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=120)
+    return folder / "session"
+
+
+def test_a_run_opens_with_its_phases_and_the_line_that_takes_the_time(ran, capsys):
+    assert main(["report", str(ran), "--width", "100"]) == 0
+    text = capsys.readouterr().out
+    assert text.index("PHASES OF THE LOOP") < text.index("LINES ") < text.index("WHERE THE TIME WENT")
+    assert "600 env steps" in text
+    (phase,) = [line for line in text.splitlines() if line.startswith("collect ")]
+    assert 0 < percentages(phase)[0] <= 100
+    top = text[text.index("LINES ") :].splitlines()
+    assert "train.py:11 Grid.flood" in top[1] and "collect/…/Grid.step" in top[1]
+    assert "return sum(i * i for i in range(4000))" in top[2]
+    assert "≈" in text and "lies between two measured calls" in " ".join(text.split())
+
+
+def test_a_run_is_the_same_in_json_and_charts(ran, capsys, tmp_path):
+    assert main(["report", str(ran), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert sum(phase["share"] for phase in data["phases"]) == pytest.approx(1, abs=0.05)
+    collect = next(phase for phase in data["phases"] if phase["phase"] == "collect")
+    assert {part["name"] for part in collect["parts"]} >= {"env_step", "between calls"}
+    assert sum(part["total_s"] for part in collect["parts"]) == pytest.approx(collect["direct_s"] + collect["inferred_s"])
+    assert "sum(i * i" in data["lines"][0]["text"]
+    assert main(["report", str(ran), "--charts", str(tmp_path / "run.png")]) == 0
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    for view in ("components", "episodes", "rollout"):
+        assert main(["report", str(ran), "--view", view]) == 0
+    assert main(["analyze", "-i", str(ran)]) == 0
+    assert "collect/env_step" in capsys.readouterr().out
+
+
+def test_findings_of_a_session_are_shown_by_every_view(ran, capsys, tmp_path):
+    copy = tmp_path / "session"
+    shutil.copytree(ran, copy)
+    gain = Gain(1.5, 2.0, 2.4)
+    found = Finding(
+        "env-step-hot", "flood is slow", "collect/env_step", "train.py", 11, "Grid.flood", 0.6, gain, (), "Cache it.", ""
+    )
+    write_findings(copy, [found], 1.0, 0.9)
+    assert main(["report", str(copy)]) == 0
+    assert "critical · env-step-hot" in capsys.readouterr().out
+    assert main(["report", str(copy), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"][0]["action"] == "Cache it."
+    for option, name in (("--html", "page.html"), ("--text", "page.txt")):
+        assert main(["report", str(copy), option, str(tmp_path / name)]) == 0
+        assert "flood is slow" in (tmp_path / name).read_text()
+    (copy / "findings.json").unlink()
+    capsys.readouterr()
+    assert main(["report", str(copy)]) == 0
+    assert "FINDINGS" not in capsys.readouterr().out
+
+
+def test_the_live_line_speaks_of_phases_where_they_are_known(ran, done):
+    pid = json.loads((ran / "session.json").read_text())["pid"]
+    progress = read_progress(ran, pid)
+    names = [name for name, _ in progress.shares]
+    assert names[0] == "collect" and "Grid.step" not in names
+    assert 0.5 < sum(share for _, share in progress.shares) <= 1
+    assert "collect" in status_text(3, progress)
+    (api,) = (done.folder / "runs").iterdir()
+    labels = read_progress(api, json.loads((api / "session.json").read_text())["pid"])
+    assert {name for name, _ in labels.shares} & {"gradient_calculation", "optimizer_step", "(waiting: lock)"}
+    assert status_text(3, Progress(0, None, (), starting=True)) == "HotLoop 0:03 | starting up"

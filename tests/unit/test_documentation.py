@@ -29,3 +29,13 @@ def test_no_dangerous_reading_anywhere():
     for path in Path(hotloop.__file__).parent.rglob("*.py"):
         found = forbidden.search(path.read_text())
         assert found is None, f"{path}: {found}"
+
+
+def test_the_pages_of_the_causes_are_those_of_the_code():
+    """After a change: python docs/make_causes.py"""
+    import runpy
+    from pathlib import Path
+
+    folder = Path(__file__).resolve().parents[2] / "docs"
+    pages = runpy.run_path(str(folder / "make_causes.py"))["pages"]()
+    assert {path.name: path.read_text() for path in (folder / "causes").iterdir()} == pages

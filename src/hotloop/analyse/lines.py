@@ -87,8 +87,9 @@ def responsible(places: Sequence[m.Place]) -> m.Place:
     return places[-1]
 
 
-def list_lines(looks: Iterable[Look], ledger: Ledger) -> tuple[Line, ...]:
-    """The lines of the loop, most seen first."""
+def list_lines(looks: Sequence[Look], ledger: Ledger, blocks: Blocks) -> tuple[Line, ...]:
+    """The lines of the loop, most seen first; between two events, with the phase their place in the program speaks for."""
+    known = phases_of_lines(looks, ledger)
     totals: Counter[tuple[int, int]] = Counter()
     seen: Counter[tuple[int, int, m.Place, int]] = Counter()
     inner: dict[tuple[int, int, m.Place, int], Counter[m.Place]] = defaultdict(Counter)
@@ -102,10 +103,11 @@ def list_lines(looks: Iterable[Look], ledger: Ledger) -> tuple[Line, ...]:
     lines = []
     for (shard, track, place, branch), count in seen.most_common():
         top = ledger.tree[branch]
+        phase = top.phase if top.kind not in (m.ROOT, m.INFERRED) else guess_phase([place], known, blocks)
         ((most, _),) = inner[shard, track, place, branch].most_common(1)
         lines.append(
             Line(
-                file=place.file, line=place.line, function=place.function, first_line=place.first_line, phase=top.phase,
+                file=place.file, line=place.line, function=place.function, first_line=place.first_line, phase=phase,
                 span=top.name, samples=count, share=count / totals[shard, track], shard=shard, track=track,
                 inner="" if most == place else f"{most.function} ({most.file}:{most.line})",
             )

@@ -20,6 +20,7 @@ from ..model.ledger import Ledger, find_containers
 from ..model.sheet import split_exactly
 from .lines import Blocks, Look, guess_phase, phases_of_lines
 
+_FOR_OTHERS = frozenset({"(waiting: lock)", "(waiting: queue)", "(waiting: pipe)", "(waiting: select)"})
 _LEAST_SAMPLES = 20  # to divide a stretch by
 
 
@@ -51,8 +52,8 @@ class Phases:
 
     @property
     def known(self) -> bool:
-        """Were there any events to tell phases by?"""
-        return any(p.code in ph.DECIDING for p in self.phases)
+        """Was there a training loop: an env step or update that ended the start-up?"""
+        return self.startup_ns > 0
 
     def share(self, code: int) -> float:
         return sum(p.total_ns for p in self.phases if p.code == code) / self.loop_ns if self.loop_ns else 0.0
@@ -65,7 +66,7 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
     inferred: Counter[int] = Counter()
     waiting: Counter[int] = Counter()
     mixed: list[tuple[int, int, int]] = []  # phase before, phase after, ns
-    startup = profiler = unattributed = pauses = 0
+    startup = profiler = unattributed = pauses = handed = 0
     for own_shard, own_track, at, ns in ledger.self_by_track:
         if (own_shard, own_track) != (shard, track) or not ns:
             continue
@@ -83,6 +84,8 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
                 inferred[branch.phase] += ns
         elif branch.name == m.GC_PAUSE and not branch.phase:
             pauses += ns
+        elif branch.kind == m.WAIT and not branch.phase and branch.name in _FOR_OTHERS:
+            handed += ns
         elif branch.kind == m.WAIT:
             code = branch.phase or ph.WAIT
             direct[code] += ns
@@ -93,6 +96,9 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
         mixed, inferred, ledger, [x for x in looks if (x.shard, x.track) == (shard, track)], blocks
     ).items():
         inferred[code] += ns
+    for code, ns in _wait_for(handed, ledger, shard, track).items():
+        direct[code] += ns
+        waiting[code] += ns
     # a collection of garbage between two events is as much of one phase as what lies there
     codes_of = sorted(code for code in inferred if inferred[code])
     for code, ns in zip(codes_of, split_exactly(pauses, [inferred[code] for code in codes_of]), strict=True):
@@ -110,6 +116,25 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
         loop_ns=lifetime - startup, startup_ns=startup, profiler_ns=profiler, unattributed_ns=unattributed,
         phases=tuple(sorted(phases, key=lambda p: -p.total_ns)),
     )  # fmt: skip
+
+
+def _wait_for(handed: int, ledger: Ledger, shard: int, track: int) -> Counter[int]:
+    """Waiting for work that was handed over is of the phase of that work; without any, it is just waiting."""
+    below: set[int] = set()
+    work: Counter[int] = Counter()
+    for at, branch in enumerate(ledger.tree):
+        if branch.kind == m.HANDOFF or branch.parent in below:
+            below.add(at)
+    for own_shard, own_track, at, ns in ledger.self_by_track:
+        if at in below and (own_shard, own_track) != (shard, track):
+            work[ledger.tree[at].phase] += ns
+    del work[0]
+    codes = sorted(work)
+    total = sum(work.values())
+    claim = min(handed, total)
+    found = Counter(dict(zip(codes, split_exactly(claim, [work[c] for c in codes]), strict=True)))
+    found[ph.WAIT] += handed - claim
+    return found
 
 
 def _divide(

@@ -103,7 +103,7 @@ def make_report(session: SessionData) -> Report:
         counting=counting,
         quality=_quality(session, ledger),
         phases=phases,
-        lines=list_lines(looks, ledger),
+        lines=list_lines(looks, ledger, blocks),
         hooks=session.hooks,
         resources=_resources(session.meta),
         meta=session.meta,

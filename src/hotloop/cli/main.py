@@ -12,12 +12,19 @@ import click
 
 from .. import __version__
 from ..errors import HotloopError
+from .ab import ab
 from .analyze import analyze
+from .compare import compare
 from .doctor import doctor
+from .experiment import experiment
+from .explain import explain
+from .explain_gap import explain_gap
 from .report import report
 from .run import run
+from .scale import scale
 from .sessions import list_sessions
 from .trace import trace
+from .whatif import whatif
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -26,7 +33,21 @@ def cli() -> None:
     """Where reinforcement-learning training time goes, what to change, and whether it helped."""
 
 
-for command in (run, report, analyze, trace, list_sessions, doctor):
+for command in (
+    run,
+    report,
+    explain,
+    whatif,
+    compare,
+    ab,
+    experiment,
+    scale,
+    explain_gap,
+    analyze,
+    trace,
+    list_sessions,
+    doctor,
+):
     cli.add_command(command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from .sessions import latest_session
 
 if TYPE_CHECKING:
     from ..analyse.report import Report
+    from ..model.finding import Finding
     from ..model.session import SessionData
 
 
@@ -54,7 +56,7 @@ def report(
     data = Session.load(session or latest_session())
     result = make_report(data)
     if as_json:
-        click.echo(_json(result))
+        click.echo(_json(data, result))
     if view is not None:
         click.echo(_view(result, view))
     if logs is not None:
@@ -66,24 +68,37 @@ def report(
         save_bytes(charts, _charts(result))
         click.echo(f"wrote {charts}")
     if text is not None:
-        save_bytes(text, _text(result, width or 100).encode())
+        save_bytes(text, _text(data, result, width or 100).encode())
         click.echo(f"wrote {text}")
     if not (as_json or view or logs or html or charts or text):
-        _show(result, width)
+        _show(data, result, width)
         folder = os.path.relpath(result.path) if not os.path.isabs(session or "") else result.path
         click.echo(f"\nnext: hotloop report {folder} --html report.html")
 
 
-def _json(result: Report) -> str:
+def load_findings(session: Path) -> tuple[Finding, ...] | None:
+    """What was found when the run ended; None where nobody looked."""
+    from ..errors import UnreadableError
+    from ..store.findings import FINDINGS_FILE, MOST_BYTES, read_findings
+    from ..store.reader import read_json
+
+    try:
+        return read_findings(read_json(session / FINDINGS_FILE, MOST_BYTES))
+    except UnreadableError:
+        return None
+
+
+def _json(data: SessionData, result: Report) -> str:
     import json
 
     from ..analyse.iterations import read_iterations
     from ..present.json import report_data
 
-    return json.dumps(report_data(result, read_iterations(result.counting)), indent=1, allow_nan=False)
+    content = report_data(result, read_iterations(result.counting), load_findings(data.path), data.sources)
+    return json.dumps(content, indent=1, allow_nan=False)
 
 
-def _show(result: Report, width: int | None) -> None:
+def _show(data: SessionData, result: Report, width: int | None) -> None:
     from rich.console import Console
 
     from ..analyse.bottlenecks import find_bottlenecks, list_operations
@@ -91,15 +106,17 @@ def _show(result: Report, width: int | None) -> None:
     from ..present.terminal import show_report
 
     console = Console(width=width, legacy_windows=False)
-    show_report(console, result, read_iterations(result.counting), find_bottlenecks(list_operations(result)))
+    analysis = find_bottlenecks(list_operations(result))
+    show_report(console, result, read_iterations(result.counting), analysis, load_findings(data.path), data.sources)
 
 
-def _text(result: Report, width: int) -> str:
+def _text(data: SessionData, result: Report, width: int) -> str:
     from ..analyse.bottlenecks import find_bottlenecks, list_operations
     from ..analyse.iterations import read_iterations
     from ..present.terminal import report_text
 
-    return report_text(result, read_iterations(result.counting), find_bottlenecks(list_operations(result)), width)
+    history, analysis = read_iterations(result.counting), find_bottlenecks(list_operations(result))
+    return report_text(result, history, analysis, width, load_findings(data.path), data.sources)
 
 
 def _html(data: SessionData, result: Report) -> str:
@@ -107,7 +124,8 @@ def _html(data: SessionData, result: Report) -> str:
     from ..analyse.timeline import make_timeline
     from ..present.html import report_html
 
-    return report_html(result, make_timeline(data), read_iterations(result.counting))
+    history = read_iterations(result.counting)
+    return report_html(result, make_timeline(data), history, load_findings(data.path), data.sources)
 
 
 def _charts(result: Report) -> bytes:
@@ -124,8 +142,6 @@ def _view(result: Report, view: str) -> str:
 
 
 def _write_logs(result: Report, folder: str) -> None:
-    from pathlib import Path
-
     from ..errors import HotloopError
     from ..present.json import report_data
     from ..record.logs import write_logs

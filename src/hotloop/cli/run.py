@@ -1,12 +1,14 @@
-"""`hotloop run train.py …`: record an unmodified script, and say where its time went."""
+"""`hotloop run train.py …`: record an unmodified script, and say where its time went, why, and what to change."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from .settings import read_settings
 
 if TYPE_CHECKING:
     from ..run.supervisor import Outcome
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     "--duration", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the script after that time."
 )
 @click.option("--max-iterations", type=click.IntRange(1), metavar="N", help="Stop the script after N iterations.")
+@click.option("--lines", type=click.Choice(["on", "off"]), help="Sample the lines of all Python threads.  [default: on]")
+@click.option("--hooks", metavar="LIST", help="Only these integrations, e.g. torch,gymnasium.  [default: all]")
+@click.option("--no-hooks", is_flag=True, help="Hook nothing: only spans of your own and lines.")
+@click.option("--select", metavar="CAUSES", help="Look for these causes only.")
+@click.option("--ignore", metavar="CAUSES", help="Do not look for these causes.")
 @click.option("--quiet", is_flag=True, help="No live line, no report on the terminal.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -30,10 +37,17 @@ def run(
     out: Path | None,
     duration: float | None,
     max_iterations: int | None,
+    lines: str | None,
+    hooks: str | None,
+    no_hooks: bool,
+    select: str | None,
+    ignore: str | None,
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run a training script and record it. Its own arguments follow it; its exit code is ours.
+
+    Defaults can be set in pyproject.toml, under [tool.hotloop].
 
     \b
     hotloop run train.py --lr 0.1
@@ -42,18 +56,44 @@ def run(
     """
     from ..run.supervisor import Plan, resolve_command, run_child
 
+    given: dict[str, Any] = {
+        "name": name, "duration": duration, "max_iterations": max_iterations, "hooks": [] if no_hooks else split(hooks),
+        "lines": None if lines is None else lines == "on", "select": split(select), "ignore": split(ignore),
+        "quiet": quiet or None,
+    }  # fmt: skip
+    settings = read_settings(Path.cwd(), given)
     words = resolve_command(command, module)
-    label = name or (module or Path(command[0]).stem)
-    outcome = run_child(Plan(words, label, out, duration, max_iterations, quiet))
-    _write_reports(outcome, quiet)
+    label = settings.name or (module or Path(command[0]).stem)
+    check_causes((*settings.select, *settings.ignore))
+    plan = Plan(
+        words, label, out, settings.duration, settings.max_iterations, settings.quiet, settings.hooks, settings.lines
+    )  # fmt: skip
+    outcome = run_child(plan)
+    _write_reports(outcome, settings.quiet, settings.select, settings.ignore)
     context.exit(outcome.code)
 
 
-def _write_reports(outcome: Outcome, quiet: bool) -> None:
+def split(text: str | None) -> list[str] | None:
+    """A list as it is given on the command line; None where it is not given."""
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def check_causes(names: tuple[str, ...]) -> None:
+    """Before the run, not after it: are these causes?"""
+    from ..analyse.findings.engine import causes
+    from ..errors import UsageError
+
+    for name in names:
+        if name not in causes():
+            raise UsageError(f"{name} is no cause; `hotloop explain` lists them")
+
+
+def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignore: tuple[str, ...]) -> None:
     """The files of the session, and the report on standard error: standard output belongs to the script."""
     from rich.console import Console
 
     from ..analyse.bottlenecks import find_bottlenecks, list_operations
+    from ..analyse.findings.engine import find_findings
     from ..analyse.iterations import read_iterations
     from ..analyse.lines import script_lines
     from ..analyse.report import make_report
@@ -62,23 +102,25 @@ def _write_reports(outcome: Outcome, quiet: bool) -> None:
     from ..present.detailed import session_report
     from ..present.html import html_bytes
     from ..present.terminal import report_text, show_report
+    from ..store.findings import write_findings
     from ..store.reader import Session
     from ..store.sources import keep_sources
     from .files import save_bytes
 
     try:
-        keep_sources(outcome.session, script_lines(Session.load(outcome.session)))
+        session = Session.load(outcome.session)
+        _try_keep(lambda: keep_sources(outcome.session, script_lines(session)))
         session = Session.load(outcome.session)
         report = make_report(session)
         history = read_iterations(report.counting)
         analysis = find_bottlenecks(list_operations(report), 0)
-        loop = {"wall_s": report.wall_ns / 1e9, "loop_s": report.loop_ns / 1e9}
-        findings = {"version": 1, "session": str(outcome.session), **loop, "findings": []}
+        findings = find_findings(session, report, select, ignore)
+        _try_keep(lambda: write_findings(outcome.session, findings, report.wall_ns / 1e9, report.loop_ns / 1e9))
+        detailed = session_report(session, report, findings)
         files = {
-            "report.txt": report_text(report, history, analysis).encode(),
-            "report.html": html_bytes(report, make_timeline(session), history),
-            "profiling_report.json": json.dumps(session_report(session, report), indent=1, allow_nan=False).encode(),
-            "findings.json": json.dumps(findings, indent=1, allow_nan=False).encode(),
+            "report.txt": report_text(report, history, analysis, findings=findings, sources=session.sources).encode(),
+            "report.html": html_bytes(report, make_timeline(session), history, findings, session.sources),
+            "profiling_report.json": json.dumps(detailed, indent=1, allow_nan=False).encode(),
         }
         for name, data in files.items():
             save_bytes(str(outcome.session / name), data)
@@ -87,5 +129,13 @@ def _write_reports(outcome: Outcome, quiet: bool) -> None:
         return
     if not quiet:
         click.echo("", err=True)
-        show_report(Console(stderr=True, legacy_windows=False), report, history, analysis)
+        show_report(Console(stderr=True, legacy_windows=False), report, history, analysis, findings, session.sources)
     click.echo(f"hotloop: the script {outcome.how}; wrote {outcome.session} (report.html, report.txt)", err=True)
+
+
+def _try_keep(write: Any) -> None:
+    """A full disk costs this file; the report is still shown."""
+    try:
+        write()
+    except OSError as error:
+        click.echo(f"hotloop: a file of the session could not be written ({error.strerror or error})", err=True)

@@ -28,6 +28,7 @@ _ADVANTAGES = re.compile(
     r"_?((compute|calc|calculate|estimate)_)?(gae|gae_advantages?|advantages?|returns|discounted_returns?|discount_rewards|"
     r"returns_and_advantages?|advantages_and_returns|rewards?_to_go)"
 )
+_BEGINS = ("reset", "observe", "new_episode", "start_episode", "begin_episode", "new_game", "restart")
 _NO_ENV = re.compile(r"Schedul|Noise|Timer|Meter|Counter|Optimi[sz]er|Tracker|Buffer|Progress|Metric|Stat|Logger|Clock", re.I)
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 # Packages that define no environments, models or buffers of a training loop, or have an integration of their own.
@@ -99,9 +100,10 @@ class Classes:
 
 
 def is_env(cls: type) -> bool:
-    """Has `reset`, and a `step` that takes an action."""
+    """Has `reset` (or another way to begin), and a `step` that takes an action."""
     step = getattr(cls, "step", None)
-    if not callable(getattr(cls, "reset", None)) or not callable(step) or _NO_ENV.search(cls.__name__):
+    begins = any(callable(getattr(cls, name, None)) for name in _BEGINS)
+    if not begins or not callable(step) or _NO_ENV.search(cls.__name__):
         return False
     code = getattr(step, "__code__", None)
     return code is None or code.co_argcount >= 2 or bool(code.co_flags & 0x04)

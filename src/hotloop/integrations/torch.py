@@ -52,6 +52,7 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
     original = vars(optimizer)["profile_hook_step"].__func__
 
     def profile_hook_step(function: Any) -> Any:
+        patches.recorder.expect_updates()
         if p.is_ours(function):
             return function
         hooked = patches.hooked(original(function), p.OPTIMIZER, watch.updated)
@@ -79,6 +80,7 @@ class _Watch:
         self._steps: dict[int, int] = {}  # by optimizer
         self._updates = 0
         self._batch = 0
+        self._uncounted = 0  # updates whose batch size was not known yet
 
     def model_called(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         tensor = self._torch.Tensor
@@ -104,8 +106,10 @@ class _Watch:
         if steps > self._updates:
             self._updates = steps
             self._count("updates")
-            if self._batch:
-                self._count("samples", self._batch)
+            self._uncounted += 1
+            if self._batch:  # until the first look, it is not known
+                self._count("samples", self._batch * self._uncounted)
+                self._uncounted = 0
             if steps % _EVERY_UPDATE == 1:
                 self._count("~update_looks")
                 self._count("~anomaly_updates", int(self._torch.is_anomaly_enabled()))

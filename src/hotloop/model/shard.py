@@ -171,6 +171,7 @@ class Shard:
     losses: dict[str, int]
     snapshots: tuple[Snapshot, ...]
     samples: Samples = field(default=Samples())
+    envs: tuple[tuple[int, int, int], ...] = ()  # by environment: steps, nanoseconds in them, track
     problems: tuple[str, ...] = field(default=())  # what could not be read
 
     @property

@@ -6,13 +6,17 @@ Keys are a contract: they may be added to, never dropped.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ..analyse.bottlenecks import Analysis, Bottleneck, Category
 from ..analyse.report import Report
 from ..model import shard as m
+from ..model.finding import Finding
 from ..model.session import SessionData
 from ..record.summary import books_data, escape, snapshot_data
+from ..store.findings import finding_data
+from .json import phases_data
 
 
 def detailed_data(analysis: Analysis, raw_data: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def _category(c: Category) -> dict[str, Any]:
     return {"total_time": c.time_s, "time_percent": c.percent, "operations": c.operations, "waiting_percent": c.waiting_percent}
 
 
-def session_report(session: SessionData, report: Report) -> dict[str, Any]:
+def session_report(session: SessionData, report: Report, findings: Sequence[Finding] | None = None) -> dict[str, Any]:
     """A session's `profiling_report.json`, over all its processes."""
     shown = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
     q = report.quality
@@ -80,6 +84,11 @@ def session_report(session: SessionData, report: Report) -> dict[str, Any]:
             "sps": report.sps,
             "counters": report.counters,
             "iterations": report.iterations_closed,
+            "loop_time": report.loop_ns / 1e9,
+            "startup_time": report.phases.startup_ns / 1e9,
+            "direct_coverage": report.phases.direct_coverage,
+            "phases": {escape(row["phase"]): row for row in phases_data(report)},
+            "findings": None if findings is None else [finding_data(f) for f in findings],
             "quality": {
                 "losses": q.losses,
                 "own_cost_ns_per_span": q.own_cost_ns,

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..analyse.iterations import Iterations
 from ..analyse.lines import Line
-from ..analyse.phases import Phases
 from ..analyse.report import Report
 from ..analyse.trend import Trend
 from ..model import shard as m
+from ..model.finding import Finding
 from ..model.ledger import Balance, Operation
 from ..model.phase import phase_name
+from ..model.session import Source
 from ..model.sheet import Sheet
+from ..store.findings import finding_data
+from .phases import NO_PHASE, list_parts, text_of
 
 VERSION = 1
 MB = 1 << 20
 MOST_LINES = 500
 
 
-def report_data(report: Report, history: Iterations | None = None) -> dict[str, Any]:
-    """`hotloop report --json`."""
+def report_data(
+    report: Report,
+    history: Iterations | None = None,
+    findings: Sequence[Finding] | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> dict[str, Any]:
+    """`hotloop report --json`. `findings` is null where nobody looked for any."""
     q = report.quality
     return {
         "version": VERSION,
@@ -40,10 +49,11 @@ def report_data(report: Report, history: Iterations | None = None) -> dict[str, 
         "tree": _tree(report),
         "balance": _balance(report.sheet),
         "owners": {name: ns / 1e9 for name, ns in report.owners.items()},
-        "phases": _phases(report.phases),
+        "findings": None if findings is None else [finding_data(f) for f in findings],
+        "phases": phases_data(report),
         "direct_coverage": report.phases.direct_coverage,
         "startup_s": report.phases.startup_ns / 1e9,
-        "lines": [_line(line) for line in report.lines[:MOST_LINES]],
+        "lines": [_line(line, sources) for line in report.lines[:MOST_LINES]],
         "hooks": list(report.hooks),
         "resources": report.resources,
         "tracks": [_track(b, report) for b in report.ledger.balances],
@@ -81,21 +91,33 @@ def report_data(report: Report, history: Iterations | None = None) -> dict[str, 
     }
 
 
-def _phases(phases: Phases) -> list[dict[str, Any]]:
-    """Of the training loop, largest first; `waiting_s` is part of `direct_s`."""
+def phases_data(report: Report) -> list[dict[str, Any]]:
+    """Of the training loop, largest first; `waiting_s` is part of `direct_s`, and the parts add up to their phase."""
+    loop = report.phases.loop_ns
+    parts = {row.name: row.parts for row in list_parts(report) if not row.kind}
     return [
         {
             "phase": phase_name(p.code) or "none",
             "direct_s": p.direct_ns / 1e9,
             "inferred_s": p.inferred_ns / 1e9,
             "waiting_s": p.waiting_ns / 1e9,
-            "share": p.total_ns / phases.loop_ns if phases.loop_ns else 0.0,
+            "share": p.total_ns / loop if loop else 0.0,
+            "parts": [
+                {
+                    "name": part.name,
+                    "inferred": part.inferred_ns > 0,
+                    "total_s": part.ns / 1e9,
+                    "waiting_s": part.waiting_ns / 1e9,
+                    "share": part.ns / loop if loop else 0.0,
+                }
+                for part in parts.get(phase_name(p.code) or NO_PHASE, ())
+            ],
         }
-        for p in phases.phases
+        for p in report.phases.phases
     ]
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: Line, sources: Mapping[str, Source] | None) -> dict[str, Any]:
     return {
         "file": line.file,
         "line": line.line,
@@ -108,6 +130,7 @@ def _line(line: Line) -> dict[str, Any]:
         "process": line.shard,
         "track": line.track,
         "inner": line.inner,
+        "text": text_of(sources, line),
     }
 
 

@@ -160,7 +160,9 @@ def chart_icicle(axes: Axes, sheet: Sheet | None) -> None:
     axes.set_yticks([])
     axes.grid(False)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value * 100:g} %")
-    subtitle(axes, "100 % = " + duration_text(sheet.wall_ns) + "; ≈ inferred: time waited for handed-over work, shared out")
+    subtitle(
+        axes, "100 % = " + duration_text(sheet.wall_ns) + "; ≈ inferred: between two calls, or waited for handed-over work"
+    )
 
 
 def chart_lanes(axes: Axes, report: Report) -> None:

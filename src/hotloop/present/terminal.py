@@ -1,14 +1,14 @@
 """The report as a person reads it in a terminal: where the time went, that the books close, what is odd.
 
-What lives here: results in, rich renderables out; `report_text` makes plain text of them. Nothing is known by colour alone:
-work is █, waiting ░, unattributed ▒, profiler ·.
+What lives here: results in, rich renderables out; `report_text` makes plain text of them. What a run wants to be told first is
+in `opening`, what all sections draw with in `drawing`.
 """
 
 from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 from rich.console import Console, Group, RenderableType
@@ -20,29 +20,46 @@ from ..analyse.bottlenecks import Analysis
 from ..analyse.iterations import Iterations
 from ..analyse.report import Report
 from ..model import shard as m
+from ..model.finding import Finding
 from ..model.ledger import Operation
+from ..model.session import Source
 from ..model.sheet import KINDS, PROFILER, SPAN, UNATTRIBUTED, WAITING, Sheet, fold_small, round_shares
 from ..record.summary import escape, losses_text, own_cost_text
-from .units import count_text, duration_text, interval_text, rate_text, share_text, spark_text
+from .drawing import FAINT, FILL, STYLE, WORD, draw_bar, fold_text, join_facts
+from .opening import opening
+from .units import count_text, duration_text, interval_text, rate_text, round_parts, share_text, spark_text
+from .words import end_text, hook_notes, inferred_text, work_facts
 
-STYLE = {SPAN: "blue", WAITING: "yellow", UNATTRIBUTED: "magenta", PROFILER: "bright_black"}
-FILL = {SPAN: "█", WAITING: "░", UNATTRIBUTED: "▒", PROFILER: "·"}
-WORD = {SPAN: "work", WAITING: "waiting", UNATTRIBUTED: "unattributed", PROFILER: "profiler"}
 OPERATIONS_SHOWN, LANES_SHOWN = 20, 24
 
 
-def report_text(report: Report, history: Iterations | None, analysis: Analysis, width: int = 100) -> str:
-    """The whole report as plain text."""
+def report_text(
+    report: Report,
+    history: Iterations | None,
+    analysis: Analysis,
+    width: int = 100,
+    findings: Sequence[Finding] | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> str:
+    """The whole report as plain text. `findings` is None where nobody looked for any."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-    show_report(console, report, history, analysis)
+    show_report(console, report, history, analysis, findings, sources)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def show_report(console: Console, report: Report, history: Iterations | None, analysis: Analysis) -> None:
+def show_report(
+    console: Console,
+    report: Report,
+    history: Iterations | None,
+    analysis: Analysis,
+    findings: Sequence[Finding] | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> None:
     width = console.width
     for part in (
         _header(report, width),
+        *opening(report, findings, sources, width),
         _balance(report, width),
         _operations(report, analysis, width),
         _lanes(report, width),
@@ -72,19 +89,13 @@ def _header(report: Report, width: int) -> RenderableType:
         facts.append(f"{rate_text(report.sps)} env steps/s")
     if report.iterations_closed:
         facts.append(f"{report.iterations_closed:,} iterations")
-    facts += [f"{count_text(n)} {escape(name)}" for name, n in report.counters.items() if name != "env_steps"]
+    if not report.phases.known:
+        facts += [f"{count_text(n)} {escape(name)}" for name, n in report.counters.items() if name != "env_steps"]
     facts.append(f"{len(report.processes)} process{'es' * (len(report.processes) != 1)} ({processes})")
-    return Group(title, _wrap(facts, width), "")
-
-
-def _wrap(parts: Iterable[str], width: int, indent: str = "") -> str:
-    """`a · b · c`, broken where the terminal ends."""
-    lines = [""]
-    for part in parts:
-        if lines[-1] and len(lines[-1]) + 3 + len(part) > width - len(indent):
-            lines.append("")
-        lines[-1] += f" · {part}" if lines[-1] else part
-    return "\n".join(indent + line for line in lines)
+    rows = [title, Text(join_facts(facts, width))]
+    if report.phases.known and report.counters:
+        rows.append(Text(join_facts(work_facts(report.counters), width)))
+    return Group(*rows, *fold_text(end_text(report.meta), width, "", "", "red"), "")
 
 
 # ---- balance sheet ----
@@ -105,23 +116,23 @@ def _balance(report: Report, width: int) -> RenderableType | None:
     guides = _guides(sheet)
     mixes = _mixes(sheet)
     for i, row in enumerate(sheet.rows):
-        name = Text(guides[i], style="bright_black")
-        name.append("≈ " if row.inferred and not sheet.rows[row.parent].inferred else "", style="bright_black")
+        name = Text(guides[i], style=FAINT)
+        name.append("≈ " if row.inferred and not sheet.rows[row.parent].inferred else "", style=FAINT)
         name.append(escape(row.name), style="bold" if row.depth <= 1 and row.kind == SPAN else _shade(row.kind, row.leaf))
         table.add_row(
             name, f"{shares[i] / 10:.1f} %", duration_text(row.ns), count_text(row.calls) if row.calls else "",
-            _bar(mixes[i], sheet.wall_ns, bar),
+            draw_bar(mixes[i], sheet.wall_ns, bar),
         )  # fmt: skip
-    return Group(table, *_sum_lines(report.sheet, width), *_owners(report, width), "")
+    return Group(table, *_sum_lines(report, report.sheet, width), *_owners(report, width), "")
 
 
 def _shade(kind: str, leaf: bool) -> str:
     return STYLE[kind] if leaf and kind != SPAN else ""
 
 
-def _sum_lines(sheet: Sheet, width: int) -> list[Text]:
+def _sum_lines(report: Report, sheet: Sheet, width: int) -> list[Text]:
     totals = [sheet.total_ns(kind) for kind in KINDS]
-    steps = _rounded(totals, sheet.wall_ns)
+    steps = round_parts(totals)
     line = Text("  ")
     for i, (kind, step) in enumerate(zip(KINDS, steps, strict=True)):
         line.append(" + " if i else "")
@@ -129,34 +140,16 @@ def _sum_lines(sheet: Sheet, width: int) -> list[Text]:
         line.append(f"{WORD[kind]} {step / 10:.1f}")
     line.append(" = 100.0 %")
     lines = [line]
-    inferred = sum(sheet.total_ns(kind, inferred=True) for kind in KINDS)
-    if inferred:
-        note = (
-            f"≈ {share_text(inferred / sheet.wall_ns)} is inferred: the track waited for work it had handed over, and that "
-            "time is shared out by the thread-time the work took; all else was measured directly"
-        )
-        lines += [Text(x, style="bright_black") for x in wrap(note, width, initial_indent="  ", subsequent_indent="    ")]
-    return lines
-
-
-def _rounded(parts: list[int], whole: int) -> list[int]:
-    """Tenths of a percent that add up."""
-    if not whole:
-        return [0] * len(parts)
-    floors = [1000 * p // whole for p in parts]
-    order = sorted(range(len(parts)), key=lambda i: -(1000 * parts[i] % whole))
-    for i in order[: 1000 - sum(floors)]:
-        floors[i] += 1
-    return floors
+    return lines + fold_text(inferred_text(report), width, style=FAINT)
 
 
 def _owners(report: Report, width: int) -> list[RenderableType]:
     known = {name: ns for name, ns in report.owners.items() if name not in (WAITING, UNATTRIBUTED, PROFILER)}
     if not known or set(known) == {"unknown"}:
         return []
-    shares = _rounded(list(report.owners.values()), report.wall_ns)
+    shares = round_parts(list(report.owners.values()))
     parts = [f"{name} {share / 10:.1f} %" for name, share in zip(report.owners, shares, strict=True) if share]
-    return [Text(_wrap([f"owned by: {parts[0]}", *parts[1:]], width, "  "))]
+    return [Text(join_facts([f"owned by: {parts[0]}", *parts[1:]], width, "  "))]
 
 
 def _guides(sheet: Sheet) -> list[str]:
@@ -188,18 +181,6 @@ def _mixes(sheet: Sheet) -> list[dict[str, int]]:
             for kind in KINDS:
                 mixes[row.parent][kind] += mixes[i][kind]
     return mixes
-
-
-def _bar(mix: dict[str, int], whole: int, width: int) -> Text:
-    text, at, before = Text(), 0, 0
-    for kind in KINDS:
-        at += mix[kind]
-        upto = round(width * at / whole) if whole else 0
-        text.append(FILL[kind] * (upto - before), style=STYLE[kind])
-        before = upto
-    if not before and any(mix.values()):
-        text.append("▏", style="bright_black")
-    return text
 
 
 # ---- tables ----
@@ -235,7 +216,7 @@ def _operations(report: Report, analysis: Analysis, width: int) -> RenderableTyp
         f"  … {len(rest)} more with {duration_text(sum(o.self_ns for o in rest))} of their own; all are in --json and --html"
     ]
     key = "total: time open, summed over threads; wall: share of the wall time with at least one open; conc: total ÷ that"
-    notes = [Text(x, style="bright_black") for x in wrap(key, width, initial_indent="  ", subsequent_indent="  ")]
+    notes = [Text(x, style=FAINT) for x in wrap(key, width, initial_indent="  ", subsequent_indent="  ")]
     return Group(table, *(left if rest else []), *notes, "")
 
 
@@ -288,10 +269,10 @@ def _lanes(report: Report, width: int) -> RenderableType | None:
         owner = "" if b.shard == 0 else f"{process.name or 'process'} {process.pid} / "
         state = "" if process.state == "ended" else f" ({process.state})"
         parts = {SPAN: b.exclusive_ns, WAITING: b.waiting_ns, UNATTRIBUTED: b.unattributed_ns, PROFILER: b.profiler_ns}
-        shares = _rounded(list(parts.values()), b.lifetime_ns)
+        shares = round_parts(list(parts.values()))
         table.add_row(
             escape(owner + b.name + state), duration_text(b.lifetime_ns), *(f"{x / 10:.1f} %" for x in shares),
-            *([_bar(parts, b.lifetime_ns, bar)] if bar >= 10 else []),
+            *([draw_bar(parts, b.lifetime_ns, bar)] if bar >= 10 else []),
         )  # fmt: skip
     rest = len(order) - LANES_SHOWN
     return Group(table, *([f"  … {rest} more lanes"] if rest > 0 else []), "")
@@ -312,7 +293,7 @@ def _iterations(history: Iterations | None, width: int) -> RenderableType | None
         f"p99 {duration_text(p['p99'] * 1e9)}",
         f"warm-up: {history.warm_up.reason}",
     ]
-    lines.append(Text(_wrap(facts, width, "  ")))
+    lines.append(Text(join_facts(facts, width, "  ")))
     wide = min(60, width - 48)
     lines.append(Text(f"  time per iteration  {spark_text(series.seconds, wide)}"))
     if "env_steps" in series.rates:
@@ -354,6 +335,7 @@ def _quality(report: Report) -> RenderableType:
         lines.append(
             Text(f"  died: process {', '.join(str(pid) for pid in q.died)}; what they recorded is included", style="red")
         )
+    lines += [Text(f"  note: {text}", style="red") for text in hook_notes(report.hooks)]
     lines += [Text(f"  note: {escape(text)}") for text in q.problems[:20]]
     if len(q.problems) > 20:
         lines.append(Text(f"  … {len(q.problems) - 20} more notes in --json"))

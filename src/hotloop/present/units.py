@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
+STEPS = 1000  # shares are shown in tenths of a percent
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 
@@ -39,6 +40,22 @@ def share_text(share: float) -> str:
     ('12.3 %', '100.0 %')
     """
     return f"{share * 100:.1f} %"
+
+
+def round_parts(parts: Sequence[int], steps: int = STEPS) -> list[int]:
+    """Each part's share of their sum in whole steps; together exactly `steps`, each within one step of the truth.
+
+    >>> round_parts([1, 1, 1])
+    [334, 333, 333]
+    """
+    whole = sum(parts)
+    if whole <= 0:
+        return [0] * len(parts)
+    shares = [part * steps // whole for part in parts]
+    by_remainder = sorted(range(len(parts)), key=lambda i: -(parts[i] * steps % whole))
+    for i in by_remainder[: steps - sum(shares)]:
+        shares[i] += 1
+    return shares
 
 
 def interval_text(low: float, high: float) -> str:

@@ -12,21 +12,25 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..analyse.phases import find_phases
 from ..errors import UnreadableError
 from ..model import shard as m
-from ..model.ledger import fold, windowed_rate
+from ..model.ledger import Ledger, fold, windowed_rate
+from ..model.phase import phase_name
 from ..record.summary import escape
 from ..store import schema
 from ..store.shard import decode
 
 _MOST_BYTES = 64 << 20
+_LEAST_SHARE = 0.005  # of the loop; less reads 0 %
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     iterations: int
     sps: float | None
-    shares: tuple[tuple[str, float], ...]  # the largest labels on the main track, itself, of its lifetime
+    shares: tuple[tuple[str, float], ...]  # the phases of the loop; without any, the largest labels of the main track
+    starting: bool = False  # hooked, and the loop has not begun
 
 
 def read_progress(session: Path, pid: int) -> Progress | None:
@@ -40,14 +44,29 @@ def read_progress(session: Path, pid: int) -> Progress | None:
     ledger = fold([shard])
     if not ledger.balances or not ledger.balances[0].lifetime_ns:
         return None
+    if not shard.first_work_ns and any(label.phase for label in shard.labels):
+        return Progress(shard.iterations_closed, None, (), starting=True)
+    shares = _phase_shares(ledger) or _label_shares(ledger)
+    return Progress(shard.iterations_closed, windowed_rate(shard.iterations, "env_steps"), shares)
+
+
+def _phase_shares(ledger: Ledger) -> tuple[tuple[str, float], ...]:
+    """The phases of the loop so far; the stacks are left to the report, dividing by them takes too long for a line."""
+    phases = find_phases(ledger, (), {}, 0, ledger.balances[0].track)
+    if not phases.known or phases.loop_ns <= 0:
+        return ()
+    shares = [(phase_name(p.code) or "other", p.total_ns / phases.loop_ns) for p in phases.phases]
+    return tuple((name, share) for name, share in shares if share >= _LEAST_SHARE)
+
+
+def _label_shares(ledger: Ledger) -> tuple[tuple[str, float], ...]:
+    """The own time of the largest labels, of the track's lifetime."""
     own: dict[str, int] = {}
     for _, track, branch, ns in ledger.self_by_track:
         if track == ledger.balances[0].track and ledger.tree[branch].kind in (m.USER, m.WAIT):
             own[ledger.tree[branch].name] = own.get(ledger.tree[branch].name, 0) + ns
     largest = sorted(own.items(), key=lambda item: -item[1])[:3]
-    lifetime = ledger.balances[0].lifetime_ns
-    shares = tuple((name, ns / lifetime) for name, ns in largest)
-    return Progress(shard.iterations_closed, windowed_rate(shard.iterations, "env_steps"), shares)
+    return tuple((name, ns / ledger.balances[0].lifetime_ns) for name, ns in largest)
 
 
 class StatusLine:
@@ -86,17 +105,20 @@ class StatusLine:
 
 def status_text(elapsed_s: float, progress: Progress | None) -> str:
     """
-    >>> status_text(75, Progress(12, 1234.5, (("env_step", 0.6),)))
-    'HotLoop 1:15 | iteration 12 | 1,234 steps/s | env_step 60 %'
+    >>> status_text(75, Progress(12, 1234.5, (("collect", 0.6), ("learn", 0.38))))
+    'HotLoop 1:15 | iteration 12 | 1,234 steps/s | collect 60 %  learn 38 %'
     """
     parts = [f"HotLoop {int(elapsed_s) // 60}:{int(elapsed_s) % 60:02}"]
     if progress is None:
         return parts[0] + " | nothing recorded yet"
+    if progress.starting:
+        return parts[0] + " | starting up"
     if progress.iterations:
         parts.append(f"iteration {progress.iterations:,}")
     if progress.sps is not None:
         parts.append(f"{progress.sps:,.0f} steps/s")
-    parts += [f"{escape(name)} {share * 100:.0f} %" for name, share in progress.shares]
+    if progress.shares:
+        parts.append("  ".join(f"{escape(name)} {share * 100:.0f} %" for name, share in progress.shares))
     return " | ".join(parts)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import UnreadableError
@@ -69,12 +70,24 @@ def decode(data: bytes) -> m.Shard:
         counters=dict(counters), iterations=rows,
         losses={name: h[s.H_LOSSES + i] for i, name in enumerate(s.LOSSES) if h[s.H_LOSSES + i]},
         snapshots=read_snapshots(d, len(paths), window), samples=read_samples(d, len(paths), len(tracks)),
+        envs=_envs(h, len(tracks), window),
     )  # fmt: skip
     if unreadable := d.unreadable_names:
         d.problems.append(f"{unreadable} names cannot be read")
     if shard.ended and shard.attempted != (found := shard.recorded + shard.dropped + shard.open_count):
         d.problems.append(f"{shard.attempted} spans were begun, but {found} are accounted for")
     return replace(shard, problems=tuple(d.problems))
+
+
+def _envs(head: Sequence[int], tracks: int, window: Window) -> tuple[tuple[int, int, int], ...]:
+    """The environments that were stepped; impossible ones are left out."""
+    found = []
+    for i in range(s.ENV_SLOTS):
+        at = s.H_ENVS + i * s.ENV_WORDS
+        calls, ns, track = head[at : at + s.ENV_WORDS]
+        if calls and 0 < track <= tracks and calls < 1 << 48 and ns <= window.most_ns:
+            found.append((calls, ns, track - 1))
+    return tuple(found)
 
 
 def _window(d: Blocks, tracks: list[tuple[int, ...]]) -> Window:

@@ -1,4 +1,4 @@
-"""What a run keeps of the script's source: which lines form a block, and the text of the lines that took time.
+"""What a run keeps of the script's source: which lines form a block, and the text of files that took time.
 
 What lives here: writing `sources.json` at the end of `hotloop run`, while the files are those that ran, and reading it back.
 Views and analysis use this alone, so a session that came from elsewhere never makes us open a file it names.
@@ -16,7 +16,7 @@ from ..model.session import Source
 from .writer import write_json
 
 SOURCES_FILE = "sources.json"
-_MOST_FILES, _MOST_BYTES, _MOST_BLOCKS, _MOST_CHARS = 64, 2 << 20, 5000, 160
+_MOST_FILES, _MOST_BYTES, _MOST_BLOCKS, _MOST_CHARS, _MOST_LINES = 64, 2 << 20, 5000, 160, 2000
 
 
 def keep_sources(session: Path, lines: Mapping[str, Iterable[int]]) -> None:
@@ -32,10 +32,11 @@ def keep_sources(session: Path, lines: Mapping[str, Iterable[int]]) -> None:
         except (OSError, ValueError, SyntaxError, RecursionError):
             continue
         rows = text.splitlines()
+        wanted = range(1, len(rows) + 1) if len(rows) <= _MOST_LINES else sorted(set(lines[name]))
         kept[name] = {
             "blocks": _blocks(tree)[:_MOST_BLOCKS],
             "functions": _functions(tree)[:_MOST_BLOCKS],
-            "text": {str(n): rows[n - 1].strip()[:_MOST_CHARS] for n in sorted(set(lines[name])) if 0 < n <= len(rows)},
+            "text": {str(n): rows[n - 1].rstrip()[:_MOST_CHARS] for n in wanted if 0 < n <= len(rows)},
         }
     if kept:
         write_json(str(session / SOURCES_FILE), {"version": 1, "files": kept})

@@ -7,7 +7,7 @@ into one that says how many they are; shares are whole tenths of a percent and a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,17 @@ from ...analyse.owners import UNKNOWN
 from ...analyse.report import Report
 from ...analyse.timeline import Timeline
 from ...model import shard as m
+from ...model.finding import Finding
 from ...model.ledger import Balance, Operation
-from ...model.session import DIED, ENDED
+from ...model.session import DIED, ENDED, Source
 from ...model.sheet import KINDS
 from ...record.summary import losses_text
+from ..units import round_parts
+from ..words import end_text, hook_notes, replay_ratio
+from .loop import findings_data, lines_data, phases_data
 from .names import Names, show
 from .series import history_data
-from .sheet import round_parts, sheet_data, totals_data
+from .sheet import sheet_data, totals_data
 
 if TYPE_CHECKING:
     from ...analyse.iterations import Iterations
@@ -38,6 +42,7 @@ class Limits:
     operations: int = 10_000
     lanes: int = 400
     notes: int = 40
+    lines: int = 400
     name_chars: int = 2000
     names_bytes: int = 320_000
 
@@ -49,7 +54,14 @@ class Limits:
         return self.operations <= 20 and self.names_bytes <= 20
 
 
-def page_data(report: Report, timeline: Timeline, history: Iterations | None, limits: Limits) -> dict[str, Any]:
+def page_data(
+    report: Report,
+    timeline: Timeline,
+    history: Iterations | None,
+    limits: Limits,
+    findings: Sequence[Finding] | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> dict[str, Any]:
     """Everything the page draws."""
     names = Names()
     data = {
@@ -57,6 +69,9 @@ def page_data(report: Report, timeline: Timeline, history: Iterations | None, li
         "session": _session(report),
         "quality": _quality(report),
         "notes": _notes(report, limits.notes),
+        "findings": findings_data(report, findings),
+        "phases": phases_data(report),
+        "lines": lines_data(report, sources, limits.lines),
         "totals": totals_data(report.sheet),
         "owners": _owners(report),
         "sheet": sheet_data(report.sheet, names, limits.sheet),
@@ -82,6 +97,7 @@ def _session(report: Report) -> dict[str, Any]:
         "sps": _number(report.sps),
         "iterations": report.iterations_closed,
         "counters": [[show(name, 60), value] for name, value in list(report.counters.items())[:20]],
+        "replay_ratio": _number(replay_ratio(report.counters)),
         "processes": len(report.processes),
         "tracks": len(report.ledger.balances),
         "command": show(" ".join(map(str, command)), 500) if isinstance(command, list) else "",
@@ -109,7 +125,8 @@ def _quality(report: Report) -> dict[str, Any]:
 def _notes(report: Report, limit: int) -> list[str]:
     """What is odd, in sentences."""
     q = report.quality
-    notes = [f"a problem while reading: {text}" for text in q.problems]
+    notes = [text for text in (end_text(report.meta), *hook_notes(report.hooks)) if text]
+    notes += [f"a problem while reading: {text}" for text in q.problems]
     for process in report.processes:
         if process.state != ENDED:
             name = f"process {process.pid}" + (f" ({process.name})" if process.name else "")

@@ -11,34 +11,49 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from ...analyse.report import Report
 from ...analyse.timeline import Timeline
+from ...model.finding import Finding
+from ...model.session import Source
 from .data import Limits, page_data
 
 if TYPE_CHECKING:
     from ...analyse.iterations import Iterations
 
 MAX_BYTES = 1_500_000  # what a mail or a code review takes without a thought
-SCRIPTS = ("base.js", "sheet.js", "icicle.js", "blocks.js", "timeline.js", "series.js", "tables.js", "main.js")
+SCRIPTS = ("base.js", "loop.js", "sheet.js", "icicle.js", "blocks.js", "timeline.js", "series.js", "tables.js", "main.js")
 _MARK = re.compile(r"%%(policy|style|data|script)%%")
 
 
-def report_html(report: Report, timeline: Timeline, history: Iterations | None) -> str:
-    """A whole page, ASCII but for our own text, of at most MAX_BYTES."""
+def report_html(
+    report: Report,
+    timeline: Timeline,
+    history: Iterations | None,
+    findings: Sequence[Finding] | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> str:
+    """A whole page, ASCII but for our own text, of at most MAX_BYTES. `findings` is None where nobody looked for any."""
     style = _read("report.css")
     script = '(() => {\n"use strict";\n' + "\n".join(_read(name) for name in SCRIPTS) + "})();\n"
     parts = {"style": style, "script": script, "policy": _policy(style, script)}
     room = MAX_BYTES - len((_read("template.html") + style + script).encode()) - 2000
-    parts["data"] = _fit(report, timeline, history, room)
+    parts["data"] = _fit(lambda limits: page_data(report, timeline, history, limits, findings, sources), room)
     return _MARK.sub(lambda found: parts[found[1]], _read("template.html"))
 
 
-def html_bytes(report: Report, timeline: Timeline, history: Iterations | None) -> bytes:
+def html_bytes(
+    report: Report,
+    timeline: Timeline,
+    history: Iterations | None,
+    findings: Sequence[Finding] | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> bytes:
     """The page as it is written to a file."""
-    return report_html(report, timeline, history).encode()
+    return report_html(report, timeline, history, findings, sources).encode()
 
 
 def escape_json(data: Any) -> str:
@@ -51,11 +66,11 @@ def escape_json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _fit(report: Report, timeline: Timeline, history: Iterations | None, room: int) -> str:
+def _fit(choose: Callable[[Limits], dict[str, Any]], room: int) -> str:
     """The data, with fewer rows as long as there is no room for them: what is left out is gathered and counted."""
     limits = Limits()
     while True:
-        text = escape_json(page_data(report, timeline, history, limits))
+        text = escape_json(choose(limits))
         if len(text) <= room or limits.is_least:
             return text
         limits = limits.halved()

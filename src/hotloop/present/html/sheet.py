@@ -11,28 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from ...model.sheet import KINDS, SPAN, Row, Sheet, fold_small, round_shares
+from ..units import STEPS, round_parts
 from .names import Names
 
-STEPS = 1000  # shares are shown in tenths of a percent
 MAX_DEPTH = 64
 LARGE = 12  # rows shown below a parent before one asks for the others
 SEEN = 2000  # a smaller part of the wall time reads 0.0 %
-
-
-def round_parts(parts: Sequence[int], steps: int = STEPS) -> list[int]:
-    """Each part's share of their sum in whole steps; together exactly `steps`, each within one step of the truth.
-
-    >>> round_parts([1, 1, 1])
-    [334, 333, 333]
-    """
-    whole = sum(parts)
-    if whole <= 0:
-        return [0] * len(parts)
-    shares = [part * steps // whole for part in parts]
-    by_remainder = sorted(range(len(parts)), key=lambda i: -(parts[i] * steps % whole))
-    for i in by_remainder[: steps - sum(shares)]:
-        shares[i] += 1
-    return shares
 
 
 def totals_data(sheet: Sheet | None) -> list[dict[str, Any]] | None:

@@ -360,8 +360,8 @@ static PyObject *py_wrap(PyObject *module, PyObject *args) {
 
 static PyObject *py_step(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
+    do_step(); /* it may begin the recording */
     g.manual_steps = 1;
-    do_step();
     if (g.on_step && page->gen) {
         unsigned long long env_steps = sh.head->counters[0].total; /* the first reserved name */
         PyObject *result = PyObject_CallFunction(g.on_step, "KK", (unsigned long long)g.iteration, env_steps);
@@ -470,7 +470,10 @@ NO_ARGS(shard, if (!sh.head || !sh.path[0] || g.pid != getpid()) Py_RETURN_NONE;
 NO_ARGS(snapshot, if (!sh.head || g.pid != getpid()) return PyBytes_FromStringAndSize(NULL, 0);
         sh.head->losses[LOSS_CLOCK_BACK] = ck.backs; sh.head->losses[LOSS_CLOCK_STEP] = ck.steps;
         if (page->gen) for (uint32_t i = 0; i < g.track_count; i++) if (!g.tracks[i]->retired) settle(g.tracks[i], now());
-        return PyBytes_FromStringAndSize(sh.base, (Py_ssize_t)sh.used);)
+        sampler_hold(1);
+        PyObject *copy = PyBytes_FromStringAndSize(sh.base, (Py_ssize_t)sh.used);
+        sampler_hold(0);
+        return copy;)
 
 NO_ARGS(here, if (self->gen != page->gen) Py_RETURN_NONE;
         return Py_BuildValue("KI", (unsigned long long)sh.head->shard_id, self->top->path);)
@@ -499,12 +502,14 @@ static PyObject *py_reset(PyObject *module, PyObject *unused) {
         track_cut(tracks[i], LOSS_CUT);
         tracks[i]->inherited -= depths[i]; /* they are carried over, not cut */
     }
+    int by_hand = g.manual_steps;
     session_end();
     g.conf.epoch++;
     if (session_begin()) {
         g.want = 0;
         goto done;
     }
+    g.manual_steps = by_hand;
     Track *mine = self;
     for (uint32_t i = 0, z = 0; i < count; i++) {
         int lost = track_attach(tracks[i]);
@@ -630,6 +635,7 @@ static PyObject *py_end_track(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     if (self->gen == page->gen) {
         track_cut(self, LOSS_ABANDONED);
+        settle_ended(self);
         self->rec->alive = 2;
         self->inherited = 0;
         begin_life(self, now());
@@ -641,7 +647,7 @@ static PyObject *py_end_track(PyObject *module, PyObject *unused) {
 static PyObject *py_layout(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return Py_BuildValue(
-        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
         "H_VERSION", OFFSET(Header, version), "H_END_NS", OFFSET(Header, end_ns), "H_EPOCH", OFFSET(Header, epoch),
         "H_ITER_STATE", OFFSET(Header, iter_state), "H_RING_HEAD", OFFSET(Header, ring_head),
         "H_NATIVE", OFFSET(Header, native), "H_LIFTED", OFFSET(Header, lifted), "H_PAUSED_NS", OFFSET(Header, paused_ns), "H_LOSSES", OFFSET(Header, losses),
@@ -653,6 +659,8 @@ static PyObject *py_layout(PyObject *module, PyObject *unused) {
         "N_GPU_PEAK", OFFSET(NodeRec, gpu_peak), "N_HIST", OFFSET(NodeRec, hist), "T_LIVES", OFFSET(TrackRec, lives),
         "T_OCCUPANTS", OFFSET(TrackRec, occupants), "T_JOURNAL", OFFSET(TrackRec, journal),
         "T_FRAMES", OFFSET(TrackRec, frames), "E_WHERE", OFFSET(EventRec, path), "LOSSES", (Py_ssize_t)LOSS_KINDS,
+        "H_SAMPLE_NS", OFFSET(Header, sample_ns), "PLACE_WORDS", (Py_ssize_t)(sizeof(PlaceRec) / 8),
+        "STACK_WORDS", (Py_ssize_t)(sizeof(StackRec) / 8), "SAMPLE_WORDS", (Py_ssize_t)(sizeof(SampleRec) / 8),
         "NODE_WORDS", (Py_ssize_t)(sizeof(NodeRec) / 8), "TRACK_WORDS", (Py_ssize_t)(sizeof(TrackRec) / 8));
 }
 
@@ -711,6 +719,7 @@ static PyMethodDef functions[] = {
     {"watch_classes", py_watch_classes, METH_VARARGS, NULL},
     {"gc_pause", (PyCFunction)(void (*)(void))py_gc_pause, METH_FASTCALL, NULL},
     {"set_on_loop", py_set_on_loop, METH_O, NULL},
+    {"expect_updates", py_expect_updates, METH_NOARGS, NULL},
     {"set_revive", py_set_revive, METH_O, NULL},
     {"set_on_step", py_set_on_step, METH_O, NULL},
     {"set_callbacks", (PyCFunction)(void (*)(void))py_set_callbacks, METH_VARARGS | METH_KEYWORDS, NULL},

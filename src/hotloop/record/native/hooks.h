@@ -68,26 +68,25 @@ static int read_flags(PyObject *value, char *done, Py_ssize_t n) {
     return ok;
 }
 
+/* Looking at a result may run its own code, which may end the recording: first look, then write. */
 static void count_step(Track *track, PyObject *result) {
-    CounterRec *counters = sh.head->counters;
     Py_ssize_t size = PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 0;
-    int64_t n = size >= 3 ? length_of(PyTuple_GET_ITEM(result, 1)) : 1;
+    int64_t n = size >= 2 ? length_of(PyTuple_GET_ITEM(result, 1)) : 1;
     if (track->within_phase == PHASE_EVAL) {
         do_count(g.eval_steps, n);
         return;
     }
-    counters[0].total += (uint64_t)n;
-    work_done(track->last);
-    if (size < 3) return;
     char few[64] = {0}, *done = n <= 64 ? few : calloc((size_t)n, 1);
-    if (!done) return;
-    int known = read_flags(PyTuple_GET_ITEM(result, 2), done, n);
-    if (size >= 5) known |= read_flags(PyTuple_GET_ITEM(result, 3), done, n);
+    int known = done && size >= 3 ? read_flags(PyTuple_GET_ITEM(result, 2), done, n) : 0;
+    if (done && size >= 5) known |= read_flags(PyTuple_GET_ITEM(result, 3), done, n);
     uint64_t episodes = 0;
     for (int64_t i = 0; known && i < n; i++) episodes += done[i] != 0;
-    counters[3].total += episodes;
-    if (episodes) g.episode_ended = 1;
     if (done != few) free(done);
+    if (track->gen != page->gen) return;
+    sh.head->counters[0].total += (uint64_t)n;
+    sh.head->counters[3].total += episodes;
+    work_done(track->last);
+    if (episodes) g.episode_ended = 1;
 }
 
 static void count_done(Hooked *hooked, Track *track, PyObject *result) {
@@ -109,6 +108,18 @@ static void event_begins(Track *track, uint32_t event) {
     resolve(track, track->within_phase ? track->within_phase : event);
 }
 
+/* Where a label comes from: the function, not who calls it. */
+COLD static void site_of_function(Zone *zone, PyObject *function) {
+    if (zone->site) return;
+    PyObject *code = PyObject_GetAttrString(function, "__code__");
+    if (code && PyCode_Check(code)) {
+        PyCodeObject *c = (PyCodeObject *)code;
+        zone->site = PyUnicode_FromFormat("%U:%d", c->co_filename, c->co_firstlineno);
+    }
+    Py_XDECREF(code);
+    PyErr_Clear();
+}
+
 COLD static Zone *layer_new(Hooked *hooked, PyTypeObject *type) {
     Zone *zone = NULL;
     PyObject *known = PyDict_GetItemWithError(hooked->layers, (PyObject *)type);
@@ -116,9 +127,12 @@ COLD static Zone *layer_new(Hooked *hooked, PyTypeObject *type) {
     else {
         PyObject *method = PyObject_GetAttrString(hooked->function, "__name__");
         const char *dot = strrchr(type->tp_name, '.');
-        PyObject *name = method ? PyUnicode_FromFormat("%s.%U", dot ? dot + 1 : type->tp_name, method) : NULL;
+        PyObject *name = method ? PyUnicode_FromFormat("%s.%S", dot ? dot + 1 : type->tp_name, method) : NULL;
         zone = name ? zone_of(name) : NULL;
-        if (zone) zone->owns = 1;
+        if (zone) {
+            zone->owns = 1;
+            site_of_function(zone, hooked->function);
+        }
         if (zone && PyDict_SetItem(hooked->layers, (PyObject *)type, (PyObject *)zone)) zone = NULL;
         Py_XDECREF(name);
         Py_XDECREF(method);
@@ -139,6 +153,7 @@ FLATTEN Zone *layer_of(Hooked *hooked, PyObject *const *args, size_t nargs) {
 /* After every so many calls, the Python part: it gets the arguments, the result and the phase. Our time. */
 COLD static void call_after(Hooked *hooked, PyObject *const *args, size_t nargs, PyObject *result, uint32_t phase) {
     Py_ssize_t n = PyVectorcall_NARGS(nargs);
+    if (self->gen != page->gen) return;
     PyObject *tuple = PyTuple_New(n), *done = NULL, *code = PyLong_FromUnsignedLong(phase);
     settle(self, now());
     for (Py_ssize_t i = 0; tuple && i < n; i++) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
@@ -154,6 +169,26 @@ COLD static void call_after(Hooked *hooked, PyObject *const *args, size_t nargs,
 }
 #define AFTER(phase) \
     if (hooked->after && ++hooked->calls % hooked->every == 0) call_after(hooked, args, nargs, result, phase)
+
+/* Steps by environment, so that one slow one among many can be named. The address tells them apart. */
+static PyObject *env_objects[ENV_SLOTS];
+static uint64_t envs_of_gen;
+static void count_env(Track *track, PyObject *env, uint64_t ns) {
+    if (envs_of_gen != g.gen) {
+        memset(env_objects, 0, sizeof env_objects);
+        envs_of_gen = g.gen;
+    }
+    uint32_t i = (uint32_t)((uintptr_t)env >> 4) * 2654435761u >> 26;
+    for (uint32_t tried = 0; tried < ENV_SLOTS; tried++, i = (i + 1) % ENV_SLOTS) {
+        if (env_objects[i] && env_objects[i] != env) continue;
+        env_objects[i] = env;
+        EnvRec *rec = &sh.head->envs[i];
+        rec->calls++;
+        rec->ns += ns;
+        rec->track_plus_one = track->id + 1;
+        return;
+    }
+}
 
 static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
     Zone *layer = layer_of(hooked, args, nargs);
@@ -173,12 +208,14 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
     Zone *zone = zone_in(hooked, track->within_phase);
     track->inside |= hooked->inside;
     span_enter(zone);
+    uint64_t began = track->last;
     if (layer) span_enter(layer);
     PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
     if (layer) span_exit(layer);
     span_exit(zone);
     track->inside = before;
     if (result && track->gen == gen && gen == page->gen) {
+        if (hooked->counts == COUNT_STEP && track->within_phase != PHASE_EVAL) count_env(track, args[0], track->last - began);
         count_done(hooked, track, result);
         AFTER(track->phase);
     }
@@ -186,7 +223,7 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
 }
 
 static PyObject *call_model(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
-    uint32_t before = track->inside, within = track->within_phase;
+    uint32_t before = track->inside, within = track->within_phase, iteration = g.iteration;
     uint64_t gen = track->gen;
     Site *site = within ? NULL : site_here();
     uint32_t phase = within ? within : site->phase;
@@ -203,10 +240,13 @@ static PyObject *call_model(Hooked *hooked, Track *track, PyObject *const *args,
     track->inside = before;
     track->model = model;
     if (track->gen != gen || gen != page->gen || !node) return result;
-    if (site && !hooked->transparent && track->pending_count < PENDING) {
+    /* over the end of an iteration it stays as guessed: part of its time is in a row already */
+    if (site && !hooked->transparent && g.iteration == iteration && track->pending_count < PENDING) {
         NodeRec *rec = node->rec;
-        track->pending[track->pending_count++] =
-            (Pending){node, hooked->zones, site, phase ? phase : PHASE_COLLECT, rec->self_ns - own, rec->total_ns - total};
+        Pending *span = &track->pending[track->pending_count++];
+        *span = (Pending){.node = node, .site = site, .phase = phase ? phase : PHASE_COLLECT, .own = rec->self_ns - own,
+                          .total = rec->total_ns - total};
+        memcpy(span->zones, hooked->zones, sizeof span->zones);
     }
     if (result) {
         AFTER(phase);
@@ -227,8 +267,8 @@ static PyObject *call_span(Hooked *hooked, Track *track, PyObject *const *args, 
     PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
     span_exit(zone);
     track->inside = before;
-    if (track->gen != gen || gen != page->gen) return result;
     track->within_phase = phase;
+    if (track->gen != gen || gen != page->gen) return result;
     if (hooked->role == ROLE_PHASE) resolve(track, phase ? phase : hooked->event);
     if (result) {
         count_done(hooked, track, result);
@@ -267,8 +307,11 @@ static PyObject *py_hook(PyObject *module, PyObject *args) {
     if (!hooked) return NULL;
     memset((char *)hooked + sizeof(PyObject), 0, sizeof *hooked - sizeof(PyObject));
     hooked->call = hooked_call;
-    hooked->layers = PyDict_New();
     hooked->function = Py_NewRef(function);
+    if (!(hooked->layers = PyDict_New())) {
+        Py_DECREF(hooked);
+        return NULL;
+    }
     hooked->after = after == Py_None ? NULL : Py_NewRef(after);
     for (int i = 0; i < DECIDING; i++) {
         PyObject *zone = PyTuple_GET_ITEM(zones, i);
@@ -276,6 +319,7 @@ static PyObject *py_hook(PyObject *module, PyObject *args) {
     }
     hooked->role = role, hooked->event = event, hooked->inside = inside, hooked->within = within, hooked->counts = counts;
     hooked->every = every ? every : 1;
+    site_of_function(hooked->zones[0], function);
     PyObject_GC_Track(hooked);
     return (PyObject *)hooked;
 }
@@ -344,11 +388,22 @@ static PyObject *hooked_getattr(PyObject *object, PyObject *name) {
     return PyObject_GetAttr(((Hooked *)object)->function, name);
 }
 
+static PyObject *hooked_doc(PyObject *object, void *unused) {
+    (void)unused;
+    return PyObject_GetAttrString(((Hooked *)object)->function, "__doc__");
+}
+
+static int hooked_set_doc(PyObject *object, PyObject *text, void *unused) {
+    (void)unused;
+    return PyObject_SetAttrString(((Hooked *)object)->function, "__doc__", text);
+}
+
 static PyObject *hooked_repr(Hooked *hooked) { return PyObject_Repr(hooked->function); }
 static PyMethodDef hooked_methods[] = {{"__reduce__", hooked_reduce, METH_NOARGS, NULL}, {0}};
 static PyMemberDef hooked_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Hooked, function), READONLY, "The function it stands in for."}, {0}};
-static PyGetSetDef hooked_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
+static PyGetSetDef hooked_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+                                      {"__doc__", hooked_doc, hooked_set_doc, NULL, NULL}, {0}};
 
 static PyTypeObject Hooked_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "hotloop.record._zone.Hooked",
@@ -368,7 +423,6 @@ static PyTypeObject Hooked_Type = {
     .tp_getset = hooked_getset,
     .tp_descr_get = hooked_get,
     .tp_dictoffset = offsetof(Hooked, dict),
-    .tp_doc = "A function whose calls mean something in a training loop.",
 };
 
 /* ---- classes as they are made ---- */
@@ -416,6 +470,13 @@ static PyObject *py_gc_pause(PyObject *module, PyObject *const *args, Py_ssize_t
     Py_RETURN_NONE;
 }
 
+/* expect_updates(): something is going to learn, so episodes close no iterations. */
+static PyObject *py_expect_updates(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    g.learns = 1;
+    Py_RETURN_NONE;
+}
+
 /* within(phase): this thread works for one phase until told otherwise (0). Answers what it was. */
 static PyObject *py_within(PyObject *module, PyObject *args) {
     (void)module;
@@ -436,7 +497,7 @@ static PyObject *py_zone(PyObject *module, PyObject *args) {
     int owns;
     if (!PyArg_ParseTuple(args, "UIIp", &name, &kind, &phase, &owns)) return NULL;
     Zone *zone = zone_of(name);
-    if (!zone || zone->label) return (PyObject *)zone; /* a label in use keeps its meaning */
+    if (!zone || zone->label || zone == reserved_zones[Z_OVERFLOW]) return (PyObject *)zone; /* a label in use keeps its meaning */
     zone->kind = kind;
     zone->phase = phase;
     zone->owns = owns != 0;

@@ -33,6 +33,7 @@ enum {
 
 #define COUNTER_SLOTS 64
 #define SUSPENDED_SLOTS 1024
+#define ENV_SLOTS 64
 #define SNAPSHOT_SLOTS 1023
 #define HIST_BUCKETS 160
 #define TRACK_FRAMES 240
@@ -46,6 +47,7 @@ typedef struct {
 } BlockHead;
 
 typedef struct { uint64_t name, name_bytes, total, at_step; } CounterRec;
+typedef struct { uint64_t calls, ns, track_plus_one; } EnvRec; /* one environment: its steps and where they ran */
 typedef struct { uint64_t path_plus_one, start_ns; } SuspendedRec;
 typedef struct { uint64_t time_ns, path, rss_bytes, peak_bytes; } SnapshotRec;
 
@@ -59,7 +61,8 @@ typedef struct {
     uint64_t reserved0[25];
     uint64_t losses[64];
     CounterRec counters[COUNTER_SLOTS];
-    uint64_t reserved1[640];
+    EnvRec envs[ENV_SLOTS];
+    uint64_t reserved1[448];
     SuspendedRec suspended[SUSPENDED_SLOTS];
     uint64_t reserved2[1024];
     uint64_t snapshot_count;

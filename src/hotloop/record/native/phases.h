@@ -13,7 +13,7 @@
 #include "rows.h"
 
 enum { PHASE_NONE, PHASE_COLLECT, PHASE_LEARN, PHASE_EVAL, PHASE_LOG, PHASE_CHECKPOINT, PHASE_TRANSFER, PHASE_WAIT, PHASE_STARTUP, PHASES };
-enum { DECIDING = PHASE_EVAL + 1 }; /* the phases an event can decide */
+_Static_assert(DECIDING == PHASE_EVAL + 1, "the phases an event can decide");
 
 static Zone *gap_zones[DECIDING][DECIDING]; /* [after][before]; these live as long as the process */
 static Zone *startup_zone, *end_zone;
@@ -70,30 +70,36 @@ static Node *gap_node(Track *track, Zone *zone) {
 
 /* The process's first env step or update: whatever was recorded before is start-up, and the first iteration begins here. */
 COLD static void begin_loop(Track *track) {
-    uint64_t at = track->last;
-    Node *startup = gap_node(track, startup_zone);
-    for (Node *node = track->nodes; startup && node; node = node->next)
-        if (node != startup && node != track->profiler) move_self(node, startup, node->rec->self_ns);
-    track->gap_mark = track->root->rec->self_ns;
-    for (uint32_t i = 0; i < g.touched_count; i++) {
-        Node *node = g.touched[i];
-        node->self_at_step = node->rec->self_ns;
-        node->count_at_step = node->rec->count;
-        node->marked_in = 0;
-    }
-    g.touched_count = 0;
-    sh.head->iter_start_ns = at;
-    if (!sh.head->first_work_ns) sh.head->first_work_ns = at;
     g.in_loop = 1;
-    if (!g.on_loop) return;
-    PyObject *done = PyObject_CallNoArgs(g.on_loop);
+    PyObject *done = g.on_loop ? PyObject_CallNoArgs(g.on_loop) : Py_NewRef(Py_None);
+    if (track->gen != page->gen) { /* the callback, or another thread meanwhile, ended the recording */
+        PyErr_Clear();
+        Py_XDECREF(done);
+        return;
+    }
     if (!done) {
         PyErr_Clear();
         lose(LOSS_INTERNAL);
     }
     Py_XDECREF(done);
-    if (self->gen == page->gen) charge(self, now());
-    sh.head->iter_start_ns = self->last;
+    if (g.on_loop) charge(track, now());
+    Node *startup = startup_zone ? gap_node(track, startup_zone) : NULL;
+    for (Node *node = track->nodes; startup && node; node = node->next)
+        if (node != startup && node != track->profiler) move_self(node, startup, node->rec->self_ns);
+    track->gap_mark = track->root->rec->self_ns;
+    uint64_t at = track->last;
+    for (uint32_t i = 0; i < g.track_count; i++) { /* what other threads did so far is no part of the first iteration either */
+        Track *other = g.tracks[i];
+        if (!other->retired && other->gen == g.gen) settle(other, at);
+        for (Node *node = other->nodes; node; node = node->next) {
+            node->self_at_step = node->rec->self_ns;
+            node->count_at_step = node->rec->count;
+            node->marked_in = 0;
+        }
+    }
+    g.touched_count = 0;
+    sh.head->iter_start_ns = at;
+    if (!sh.head->first_work_ns) sh.head->first_work_ns = at;
 }
 
 /* An event of `next` begins: whatever waited for it gets its phase. */
@@ -114,7 +120,8 @@ static void resolve(Track *track, uint32_t next) {
     track->events++;
 }
 
-/* Whatever waits now stays as it was guessed: an iteration or the recording ends here. */
+/* Whatever waits now stays as it was guessed: an iteration or the recording ends here. A thread without events keeps its
+ * time; what is in a row may not move any more. */
 static void unresolved(Track *track, Zone *zone) {
     uint64_t gap = track->root->rec->self_ns - track->gap_mark;
     Node *node = gap && track->phase && zone ? gap_node(track, zone) : NULL;
@@ -123,19 +130,23 @@ static void unresolved(Track *track, Zone *zone) {
     track->pending_count = 0;
 }
 
+/* Its thread is gone: no event of it will come. */
+static void settle_ended(Track *track) { unresolved(track, gap_zones[track->phase][track->phase]); }
+
 /* What was waited for after the last event (workers that end, files that close) is no part of the loop. */
 static void end_waits(Track *track) {
     Node *end = end_zone ? gap_node(track, end_zone) : NULL;
     for (Node *node = track->nodes; end && node; node = node->next)
-        if (node->event == track->events + 1) move_self(node, end, node->rec->self_ns - node->self_at_event);
+        if (node->event == track->events + 1 && node->rec->self_ns > node->self_at_event)
+            move_self(node, end, node->rec->self_ns - node->self_at_event);
 }
 
 static void settle_phases(int ending) {
     for (uint32_t i = 0; i < g.track_count; i++) {
         Track *track = g.tracks[i];
-        if (track->retired || track->gen != g.gen || !track->phase) continue;
+        if (track->retired || track->gen != g.gen) continue;
         unresolved(track, ending ? end_zone : gap_zones[track->phase][track->phase]);
-        if (ending) end_waits(track);
+        if (ending && track->phase) end_waits(track);
     }
 }
 

@@ -303,8 +303,6 @@ static void *sampler_main(void *unused) {
     return NULL;
 }
 
-static BlockHead *sampler_block(uint32_t kind, uint32_t units) { return block_new(kind, units); }
-
 static void sampler_free(void) {
     free(sp.place_ids.slots);
     free(sp.stack_ids.slots);
@@ -315,18 +313,21 @@ static void sampler_free(void) {
 
 COLD static void sampler_start(void) {
     uint64_t us = g.conf.is_child ? g.conf.child_sample_us : g.conf.sample_us;
-    uint32_t scale = g.conf.is_child ? 1 : 6;
+    uint32_t scale = g.conf.is_child ? 1 : 6, strings = g.conf.is_child ? 1 : 3;
+    size_t need = (size_t)(3 * scale + strings + 1) * BLOCK_BYTES;
     char probe;
     memset(&sp, 0, sizeof sp); /* a forked child has no sampler yet */
     sp.pid = getpid();
-    if (!us || ck.test_ns || peek(&us, &probe, 1)) return;
+    if (!us || ck.kind == CLOCK_TEST || peek(&us, &probe, 1)) return;
+    if (sh.limit - sh.used < 4 * need) return; /* spans come first */
     sp.interval_ns = us * 1000;
     sp.random = sh.head->shard_id;
     sp.interpreter = PyInterpreterState_Get();
-    sp.places = sampler_block(PLACES, scale);
-    sp.stacks = sampler_block(STACKS, scale);
-    sp.samples = sampler_block(SAMPLES, scale);
-    sp.strings = sampler_block(STRINGS, scale > 1 ? 3 : 1);
+    /* in this order: who copies the file from its beginning while it grows finds whatever a sample refers to */
+    sp.samples = block_new(SAMPLES, scale);
+    sp.stacks = block_new(STACKS, scale);
+    sp.places = block_new(PLACES, scale);
+    sp.strings = block_new(STRINGS, strings);
     sp.table = malloc(MOST_TABLE);
     if (!sp.places || !sp.stacks || !sp.samples || !sp.strings || !sp.table || seen_start(&sp.place_ids, sp.places->capacity) ||
         seen_start(&sp.stack_ids, sp.stacks->capacity) || seen_start(&sp.sample_ids, sp.samples->capacity) ||
@@ -349,6 +350,13 @@ COLD static void sampler_start(void) {
     if (!sp.running) sampler_free();
 }
 
+/* While it is held no sample is half written: for a copy of the shard. */
+static void sampler_hold(int hold) {
+    if (!sp.running || sp.pid != getpid()) return;
+    if (hold) pthread_mutex_lock(&sp.mutex);
+    else pthread_mutex_unlock(&sp.mutex);
+}
+
 static void sampler_stop(void) {
     if (!sp.running || sp.pid != getpid()) return;
     pthread_mutex_lock(&sp.mutex);
@@ -362,5 +370,6 @@ static void sampler_stop(void) {
 #else
 static void sampler_start(void) {}
 static void sampler_stop(void) {}
+static void sampler_hold(int hold) { (void)hold; }
 #endif
 #endif

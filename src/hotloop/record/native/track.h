@@ -22,12 +22,12 @@ typedef struct {
     uint64_t own;         /* of its time, what was charged to the profiler */
 } Frame;
 
-enum { PENDING = 32 };
+enum { PENDING = 32, DECIDING = 4 /* none, collect, learn, eval: the phases an event can decide */ };
 struct Site;
 /* A model call whose phase the next event decides (see phases.h). */
 typedef struct {
     Node *node;
-    Zone **zones; /* by phase */
+    Zone *zones[DECIDING]; /* by phase; the hook itself may be gone by then */
     struct Site *site;
     uint32_t phase; /* as guessed */
     uint64_t own, total;
@@ -44,7 +44,8 @@ typedef struct Track {
     Map children; /* (parent node, label) -> node */
     uint32_t id, inherited;
     uint32_t crooked; /* open frames whose node is not a child of the one below: a label may be open twice */
-    uint64_t name_hash;
+    uint64_t name_hash, tid;
+    char name[256]; /* of its thread, kept for a reset() that another thread calls */
     struct Track *spare; /* next of the free ones */
     int retired, is_virtual;
     uint32_t inside, within_phase, phase; /* hooks that are open, the phase they say, the last event's */
@@ -242,9 +243,12 @@ static int tracks_add(Track *track) {
 /* Give a thread's track its place in the current shard. Spans still on its stack belong to an earlier recording (or
  * to the parent process); their exits will be told apart from stray ones. */
 COLD static int track_attach(Track *track) {
-    char name[256];
-    size_t bytes = thread_name(name, sizeof name);
-    if (track->is_virtual) bytes = (size_t)snprintf(name, sizeof name, "virtual-%d", track->is_virtual - 1);
+    if (track == self) {
+        track->tid = (uint64_t)syscall(SYS_gettid);
+        if (!track->is_virtual) thread_name(track->name, sizeof track->name);
+        else snprintf(track->name, sizeof track->name, "virtual-%d", track->is_virtual - 1);
+    }
+    size_t bytes = strlen(track->name);
     uint64_t at = now();
     uint32_t id;
     TrackRec *rec = item_new(TRACKS, &id);
@@ -254,7 +258,7 @@ COLD static int track_attach(Track *track) {
     track->nodes = track->idle = NULL;
     track->id = id;
     track->rec = rec;
-    track->name_hash = name_hash(name);
+    track->name_hash = name_hash(track->name);
     Label *root = label_of(reserved_zones[Z_ROOT]);
     track->root = add_node(track, 0, root, NULL);
     int64_t profiler = path_of(0, label_of(reserved_zones[Z_PROFILER]));
@@ -262,8 +266,8 @@ COLD static int track_attach(Track *track) {
     if (profiler >= 0) track->profiler = add_node(track, (uint32_t)profiler, reserved_zones[Z_PROFILER]->label, track->root);
     if (overflow >= 0) track->overflow = add_node(track, (uint32_t)overflow, reserved_zones[Z_OVERFLOW]->label, track->root);
     if (!track->root || profiler < 0 || overflow < 0 || !track->profiler || !track->overflow || tracks_add(track)) return -1;
-    rec->tid = (uint64_t)syscall(SYS_gettid);
-    rec->name = string_keep(name, bytes);
+    rec->tid = track->tid;
+    rec->name = string_keep(track->name, bytes);
     rec->name_bytes = rec->name ? bytes : 0;
     rec->occupants = 1;
     rec->alive = 1;
@@ -306,12 +310,17 @@ static void track_spare(Track *track) {
     g.spares = track;
 }
 
+static void settle_ended(Track *track);
+
 static void thread_ended(PyObject *capsule) {
     Track *track = PyCapsule_GetPointer(capsule, "hotloop.track");
     if (!track) return;
     if (self == track) self = &nobody;
     if (track->gen == g.gen && g.gen && sh.head && g.pid == getpid()) {
-        if (page->gen) track_cut(track, LOSS_ABANDONED);
+        if (page->gen) {
+            track_cut(track, LOSS_ABANDONED);
+            settle_ended(track);
+        }
         track->rec->alive = 2;
         track->retired = 1;
         track->inherited = 0;
@@ -335,9 +344,10 @@ COLD static Track *track_for_thread(void) {
     if (track && track->name_hash != hash && retired < 64) track = NULL; /* names never seen: up to 64 free tracks */
     if (track) {
         track->retired = 0;
-        track->inside = track->within_phase = 0;
+        track->inside = track->within_phase = track->pending_count = 0;
+        track->gap_mark = track->root->rec->self_ns;
         begin_life(track, now());
-        track->rec->tid = (uint64_t)syscall(SYS_gettid);
+        track->rec->tid = track->tid = (uint64_t)syscall(SYS_gettid);
         track->rec->occupants++;
         track->rec->alive = 1;
     } else if (g.spares) {
@@ -470,6 +480,8 @@ COLD static int session_begin(void) {
 COLD static void forget_parent(void) {
     g.conf.parent_shard = sh.head->shard_id;
     g.conf.is_child = 1;
+    self->inside = self->within_phase = 0; /* the calls open at the fork are the parent's */
+    self->model = NULL;
     munmap(sh.base, sh.limit);
     memset(&sh, 0, sizeof sh);
     tree_forget(0);

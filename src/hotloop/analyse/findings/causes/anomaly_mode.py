@@ -1,0 +1,49 @@
+"""Autograd anomaly detection left on.
+
+`torch.autograd.set_detect_anomaly(True)` records a traceback with every operation and checks every gradient for NaN.
+
+Recognised by: torch says that it is on, at the updates looked at.
+
+What to do: switch it off; switch it on for a few updates when hunting a NaN.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....model.phase import LEARN
+from ..evidence import Evidence, Where
+from ..rule import Candidate, Cause, percent
+
+CAUSE = Cause(
+    "anomaly-mode", "autograd anomaly detection left on", "remove set_detect_anomaly(True); use it only to hunt a NaN"
+)
+_CALL = re.compile(r"detect_anomaly\(")
+
+
+def look(e: Evidence) -> Candidate | None:
+    looks, on = e.facts.get("update_looks", 0), e.facts.get("anomaly_updates", 0)
+    if not looks or on < 0.5 * looks:
+        return None
+    work = e.where(lambda x: x.phase == LEARN)
+    share = e.share(work)
+    where = _call(e) or e.blame(e.where_label("backward"))
+    return Candidate(
+        CAUSE,
+        f"autograd's anomaly detection is on; learning is {percent(share)} of the loop",
+        where,
+        "learn/backward",
+        tuple(work),
+        removes=0.5,
+        extra=0.0,
+        evidence=(f"on at {on} of {looks} updates looked at",),
+    )
+
+
+def _call(e: Evidence) -> Where | None:
+    for file, source in e.session.sources.items():
+        for line, text in source.text.items():
+            if _CALL.search(text):
+                inside = [f for f in source.functions if f[1] <= line <= f[2]]
+                return Where(file, line, inside[-1][0] if inside else "<module>")
+    return None

@@ -1,0 +1,53 @@
+"""Cost per step grows with the length of the run.
+
+Something gets longer as training goes on: a list that is searched, a log that is rewritten whole, a buffer that is copied.
+
+Recognised by: the time one label takes per env step, at the end of the run against the beginning.
+
+What to do: append instead of rewriting, keep an index instead of searching, bound what is kept.
+"""
+
+from __future__ import annotations
+
+from ....model.shard import WAIT
+from ..evidence import ENV_METHODS, Evidence, Slice
+from ..growth import BETWEEN, growing_labels
+from ..rule import Candidate, Cause, function_name
+
+CAUSE = Cause(
+    "cost-growth",
+    "cost per step grows with the length of the run",
+    "append instead of rewriting, index instead of searching, bound what is kept",
+)
+LEAST_SHARE, LEAST_FACTOR = 0.12, 1.6
+
+
+def look(e: Evidence) -> Candidate | None:
+    for grown in growing_labels(e):
+        if grown.factor < LEAST_FACTOR or grown.label in ("learn/backward",):
+            continue
+        slices = _culprits(e, grown.label)
+        share = e.share(slices)
+        if share * grown.excess < LEAST_SHARE:
+            continue
+        where = e.blame(slices, ENV_METHODS if "env" in grown.label or "." in grown.label else ())
+        return Candidate(
+            CAUSE,
+            f"{grown.label} takes {grown.factor:.1f} × as long per step at the end of the run as at its beginning, "
+            f"in {function_name(where)}",
+            where,
+            grown.label,
+            tuple(slices),
+            removes=min(1.0, 0.5 + 0.5 * grown.excess),
+            evidence=(f"per env step: {grown.early_us:,.1f} µs in the first third, {grown.late_us:,.1f} µs in the last",),
+        )
+    return None
+
+
+def _culprits(e: Evidence, label: str) -> list[Slice]:
+    if label == BETWEEN:
+        slices = e.where(lambda x: not x.labels)
+    else:
+        slices = [x for x in e.slices if x.label == label or (x.kind == WAIT and len(x.labels) > 1 and x.labels[-2] == label)]
+    where = e.blame(slices, share=0.5)
+    return [x for x in slices if any((p.file, p.function) == (where.file, where.function) for p in x.places)] or slices

@@ -1,0 +1,74 @@
+"""The environment waits on a socket, a server or a sleep, one at a time.
+
+A simulator behind a socket, a robot's control period, a rate limit: while one environment waits, nothing else happens.
+
+Recognised by: time the recorder saw in sleep, socket and select calls inside `step` or `reset`, in the main thread or in the
+workers it waits for.
+
+What to do: do not sleep while training, or let several environments wait at the same time (threads or asyncio are enough: a
+waiting thread does not hold the interpreter).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....model.shard import WAIT
+from ..evidence import ENV_METHODS, Evidence, Slice
+from ..rule import Candidate, Cause, function_name, percent, total
+
+CAUSE = Cause(
+    "env-io-wait",
+    "the environment waits on a socket, server or sleep, one at a time",
+    "do not wait while training, or let the environments wait at the same time (threads, asyncio, a vector environment)",
+)
+LEAST_SHARE = 0.12
+_WAITS = ("(waiting: sleep)", "(waiting: socket)", "(waiting: select)")
+_READS = re.compile(r"\.readline\(|\.recv\(|stdout\.read|urlopen|requests\.|\.getresponse\(")
+
+
+def look(e: Evidence) -> Candidate | None:
+    waits = [x for x in e.where_label("env_step", "env_reset") if _waits(e, x)]
+    share = e.share(waits)
+    note = "in the main thread"
+    lane: list[Slice] = waits
+    if share < LEAST_SHARE:
+        share, lane = _in_workers(e)
+        waits = [x for x in e.where_label("env_step", "env_reset") if x.kind == WAIT] if lane else []
+        note = "in the workers, which the main thread waits for"
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(lane, ENV_METHODS)
+    kinds = sorted({x.label for x in lane if x.kind == WAIT})
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop the environment just waits, in {function_name(where)}",
+        where,
+        "collect/env_step",
+        tuple(waits),
+        share=share,
+        removes=1.0,
+        extra=0.08,
+        evidence=(f"waiting {note}: {', '.join(kinds) or 'blocking reads'}",),
+    )
+
+
+def _waits(e: Evidence, piece: Slice) -> bool:
+    if piece.kind == WAIT and piece.label in _WAITS:
+        return True
+    return bool(piece.places) and piece.kind != WAIT and bool(_READS.search(e.text(piece.places[-1])))
+
+
+def _in_workers(e: Evidence) -> tuple[float, list[Slice]]:
+    """How much of the main thread's waiting for workers is their environments' waiting."""
+    waiting = e.share(x for x in e.where_label("env_step") if x.kind == WAIT)
+    best: tuple[float, list[Slice]] = (0.0, [])
+    for balance in e.ledger.balances:
+        if (balance.shard, balance.track) == (0, e.main.track if e.main else 0):
+            continue
+        slices = e.lane(balance.shard, balance.track)
+        steps = [x for x in slices if any(label.endswith("env_step") for label in x.labels)]
+        waits = [x for x in steps if _waits(e, x)]
+        if total(steps) and total(waits) / total(steps) > 0.5 and waiting * total(waits) / total(steps) > best[0]:
+            best = waiting * total(waits) / total(steps), waits
+    return best

@@ -1,0 +1,36 @@
+"""Expensive resets.
+
+`env.reset` builds worlds, loads files or searches for a start that works, and episodes are short enough for it to matter.
+
+Recognised by: the share of the loop inside `reset`, measured directly.
+
+What to do: build once and restore a copy, prepare starts in advance, or reset only what changed.
+"""
+
+from __future__ import annotations
+
+from ..evidence import ENV_METHODS, Evidence
+from ..rule import Candidate, Cause, function_name, per_call, percent
+
+CAUSE = Cause("env-reset-hot", "expensive resets", "build the world once and restore it, or prepare starting states in advance")
+LEAST_SHARE = 0.12
+
+
+def look(e: Evidence) -> Candidate | None:
+    resets = e.where_label("env_reset") + [
+        x for x in e.where_label("env_step") if any(label.endswith(".reset") for label in x.labels)
+    ]
+    resets = list({x.index: x for x in resets}.values())
+    share = e.share(resets)
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(resets, ENV_METHODS)
+    steps = e.env_steps / max(1, e.counters.get("resets", 1))
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop is spent resetting environments, in {function_name(where)}",
+        where,
+        "collect/env_reset",
+        tuple(resets),
+        evidence=(f"a reset takes {per_call(e, 'env_reset') / 1e6:,.2f} ms", f"one every {steps:,.0f} env steps"),
+    )

@@ -1,0 +1,43 @@
+"""Pure-Python hot code inside `env.step`.
+
+The environment's step spends its time in interpreted code of yours: loops over cells, searches, copies. Every step pays for it,
+and the learner waits.
+
+Recognised by: the share of the loop that stack samples find in your functions below `step` (waiting, drawing and wrappers are
+other causes).
+
+What to do: vectorise the inner loop with NumPy, keep what does not change between steps, or compile it (Numba, Cython). Then
+step several environments at once.
+"""
+
+from __future__ import annotations
+
+from ....model.shard import USER
+from ..evidence import ENV_METHODS, Evidence
+from ..rule import Candidate, Cause, function_name, per_call, percent
+
+CAUSE = Cause(
+    "env-step-hot",
+    "pure-Python hot code inside env.step",
+    "vectorise or compile the hot function, or cache what does not change between steps",
+)
+LEAST_SHARE = 0.22
+LEAST_STEP_NS = 20_000  # of one environment: below, it is about as cheap as Python gets, or works on batches
+
+
+def look(e: Evidence) -> Candidate | None:
+    steps = [x for x in e.where_label("env_step") if x.kind == USER and any(e.is_yours(p) for p in x.inside(ENV_METHODS))]
+    share = e.share(steps)
+    if share < LEAST_SHARE or share * e.loop_ns / max(1, e.env_steps) < LEAST_STEP_NS:
+        return None
+    where = e.blame(steps, ENV_METHODS)
+    step_us = per_call(e, "collect/env_step") / 1000
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop is interpreted code in {function_name(where)}, called by env.step",
+        where,
+        "collect/env_step",
+        tuple(steps),
+        removes=0.95,
+        evidence=(f"a step takes {step_us:,.0f} µs", f"{percent(where.ns / e.loop_ns)} of the loop is in this function"),
+    )

@@ -1,0 +1,56 @@
+"""One of N environments makes all others wait.
+
+Workers step in lockstep: a round takes as long as its slowest environment, and the others idle.
+
+Recognised by: the time a step takes in each worker; the slowest against the median, and how long the main thread waits.
+
+What to do: give the slow environment less to do, group environments of like cost, or step them without lockstep.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from ....model.shard import WAIT
+from ..evidence import ENV_METHODS, Evidence, Lane, Slice
+from ..rule import Candidate, Cause, percent, predict
+
+CAUSE = Cause(
+    "env-straggler",
+    "one of N environments makes all others wait",
+    "make the slow environment cheaper, group environments of like cost, or step without lockstep",
+)
+LEAST_RATIO, LEAST_SHARE = 1.8, 0.10
+
+
+def look(e: Evidence) -> Candidate | None:
+    lanes = e.env_lanes
+    if len(lanes) < 2:
+        return None
+    typical = median(lane.step_ns for lane in lanes)
+    worst = max(lanes, key=lambda lane: lane.step_ns)
+    name, calls, slowest = worst.name, worst.calls, worst.step_ns
+    steps = e.where_label("env_step") or e.where(lambda x: x.kind == WAIT)
+    share = e.share(steps)
+    if not typical or slowest / typical < LEAST_RATIO or share < LEAST_SHARE:
+        return None
+    rounds = calls * slowest / e.loop_ns  # of the loop, the slowest was stepping
+    lost = min(share, rounds) * (1 - typical / slowest)
+    if lost < LEAST_SHARE:
+        return None
+    where = e.blame(_slices(e, worst), ENV_METHODS)
+    return Candidate(
+        CAUSE,
+        f"{name} takes {slowest / typical:.1f} × as long for a step as the others, "
+        f"which wait for it {percent(lost)} of the loop",
+        where,
+        "collect/env_step",
+        tuple(steps),
+        share=lost,
+        gain=predict(lost, 1.0, 0.05),
+        evidence=(f"{name}: {slowest / 1e6:.2f} ms a step; median of {len(lanes)} lanes {typical / 1e6:.2f} ms",),
+    )
+
+
+def _slices(e: Evidence, lane: Lane) -> list[Slice]:
+    return [x for x in e.lane(lane.shard, lane.track) if any(label.endswith("env_step") for label in x.labels)]

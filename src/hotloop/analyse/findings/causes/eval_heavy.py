@@ -1,0 +1,47 @@
+"""Evaluation takes a large share.
+
+The agent is evaluated so often, or over so many episodes, that training waits.
+
+Recognised by: the share of the loop inside evaluation functions.
+
+What to do: evaluate less often, over fewer episodes, or in another process.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....model.phase import EVAL
+from ..evidence import Evidence, Slice
+from ..rule import Candidate, Cause, function_name, percent
+
+CAUSE = Cause("eval-heavy", "evaluation takes a large share", "evaluate less often, over fewer episodes, or in another process")
+LEAST_SHARE, MOST_SHARE = 0.15, 0.97
+_NAMES = re.compile(r"eval|(^|_)test(_|$)|validat|benchmark|greedy|demo|play_(episode|game)s?$", re.I)
+
+
+def look(e: Evidence) -> Candidate | None:
+    found = e.where(lambda x: x.phase == EVAL or any(label.startswith("eval/") for label in x.labels) or _tests(e, x))
+    share = e.share(found)
+    if share < LEAST_SHARE or share > MOST_SHARE:  # all of it: then this is how the script collects
+        return None
+    names = {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function.rpartition(".")[2])}
+    where = e.blame(found, names, share=0.9)
+    if not e.is_script(where):  # evaluated by a library: what counts is where the script asks for it
+        where = e.blame(found, share=0.9)
+    steps = e.counters.get("eval_env_steps", 0)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop is evaluation, in {function_name(where)}",
+        where,
+        "eval/evaluate",
+        tuple(found),
+        removes=0.85,
+        evidence=(f"{steps:,} evaluation steps beside {e.env_steps:,} training steps",),
+    )
+
+
+def _tests(e: Evidence, piece: Slice) -> bool:
+    """Steps and policy calls below a function of the script whose name says that it tests."""
+    works = any(label.endswith(("env_step", "env_reset", "policy")) for label in piece.labels) or not piece.labels
+    return works and any(e.is_yours(p) and _NAMES.search(p.function.rpartition(".")[2]) for p in piece.places)

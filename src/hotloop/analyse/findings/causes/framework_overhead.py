@@ -1,0 +1,45 @@
+"""The RL library's own plumbing dominates.
+
+Most of the time is in the library around your environment and network: containers, checks, conversions.
+
+Recognised by: the innermost frames of the samples that belong to the RL library, outside models and environments.
+
+What to do: larger batches or more environments per call, so that the same plumbing carries more; or a leaner loop.
+"""
+
+from __future__ import annotations
+
+from ....model.shard import WAIT
+from ...owners import FRAMEWORK, owner_of
+from ..evidence import Evidence, Slice
+from ..rule import Candidate, Cause, percent
+
+CAUSE = Cause(
+    "framework-overhead",
+    "the RL library's own plumbing dominates",
+    "give each call more to carry: more environments, larger batches, fewer callbacks",
+)
+LEAST_SHARE = 0.35
+
+
+def look(e: Evidence) -> Candidate | None:
+    found = e.where(_plumbing)
+    share = e.share(found)
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(found)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop is the RL library's own code, outside networks and environments",
+        where,
+        "collect",
+        tuple(found),
+        removes=0.75,
+        evidence=(f"{percent(share)} of the samples end in the library's own functions",),
+    )
+
+
+def _plumbing(piece: Slice) -> bool:
+    if not piece.places or piece.kind == WAIT or any(label.endswith(("backward", "optimizer")) for label in piece.labels):
+        return False
+    return owner_of(piece.places[-1].file) == FRAMEWORK

@@ -1,0 +1,38 @@
+"""Garbage collection pauses.
+
+So many objects are alive, or made, that Python's cyclic garbage collector takes a visible share.
+
+Recognised by: pauses the collector reports itself.
+
+What to do: keep fewer small objects (arrays instead of lists of tuples), gc.freeze() after start-up, or a higher threshold.
+"""
+
+from __future__ import annotations
+
+from ....model.shard import GC_PAUSE
+from ..evidence import Evidence
+from ..rule import Candidate, Cause, function_name, percent
+
+CAUSE = Cause(
+    "gc-pressure",
+    "garbage collection pauses",
+    "keep arrays instead of many small objects, gc.freeze() after start-up, or raise the threshold",
+)
+LEAST_SHARE = 0.08
+
+
+def look(e: Evidence) -> Candidate | None:
+    found = e.where(lambda x: x.label == GC_PAUSE)
+    share = e.share(found)
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(found, share=0.3)
+    pauses = sum(o.calls for o in e.report.operations if o.name == GC_PAUSE)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop is garbage collection, most of it while in {function_name(where)}",
+        where,
+        GC_PAUSE,
+        tuple(found),
+        evidence=(f"{pauses:,} collections",),
+    )

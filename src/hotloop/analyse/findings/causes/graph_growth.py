@@ -1,0 +1,44 @@
+"""Tensors kept with their graphs.
+
+A list of losses, a running mean or a hidden state keeps every graph it came from alive: backward passes get longer and memory
+grows.
+
+Recognised by: the cost of backward passes (or of freeing them) growing with the run, together with memory.
+
+What to do: keep numbers (`loss.item()`, `.detach()`), not tensors.
+"""
+
+from __future__ import annotations
+
+from ..evidence import Evidence, Where
+from ..growth import growing_labels, memory_growth
+from ..rule import Candidate, Cause, function_name, percent
+
+CAUSE = Cause(
+    "graph-growth", "tensors kept with their graphs", "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
+)
+
+
+def look(e: Evidence) -> Candidate | None:
+    growing = [g for g in growing_labels(e) if g.label in ("learn/backward", "learn/forward", "collect/policy")]
+    memory = memory_growth(e)
+    backward = e.where_label("backward")
+    if not growing or growing[0].label != "learn/backward" or e.share(backward) < 0.15:
+        return None
+    where = _caller(e)
+    grown = growing[0]
+    return Candidate(
+        CAUSE,
+        f"backward passes take {grown.factor:.1f} × as long at the end as at the beginning; "
+        f"they are {percent(e.share(backward))} of the loop",
+        where,
+        "learn/backward",
+        tuple(backward),
+        share=e.share(backward) * grown.excess,
+        removes=1.0,
+        evidence=(f"memory grew by {memory:.0f} MB", f"called from {function_name(where)}"),
+    )
+
+
+def _caller(e: Evidence) -> Where:
+    return e.blame(e.where_label("backward"))

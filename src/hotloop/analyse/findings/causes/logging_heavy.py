@@ -1,0 +1,56 @@
+"""Logging, printing, flushing.
+
+Every step or update writes something: scalars, histograms, JSON lines, prints, with a flush each.
+
+Recognised by: time in print, logging, TensorBoard, csv, json and file writes, and in your functions that call them.
+
+What to do: write every hundredth update, collect numbers and write them together, do not flush.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....model.phase import COLLECT, EVAL, LOG
+from ..evidence import Evidence, Slice
+from ..rule import Candidate, Cause, function_name, percent, total
+
+CAUSE = Cause(
+    "logging-heavy", "logging, printing, flushing", "write less often, several numbers at once, and do not flush every time"
+)
+LEAST_SHARE = 0.10
+_FILES = re.compile(r"[/\\\\](logging|tensorboard|tensorboardX|wandb|mlflow|loguru|csv|json)([/\\\\]|\.py)|to_csv|summary")
+_TEXT = re.compile(
+    r"\bprint\(|\.write\(|\.flush\(|json\.dumps?\(|\.writerow|\.add_(scalar|histogram)|logg?(er|ing)?\.\w+\(|to_csv\(|fsync"
+)
+
+
+def look(e: Evidence) -> Candidate | None:
+    found = e.where(lambda x: _logs(e, x))
+    share = e.share(found)
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(found, share=0.6)
+    whole = [x for x in e.function_slices(where) if x.phase not in (COLLECT, EVAL)] if where.file else []
+    if whole and total(found) > 0.6 * total(whole):
+        found = list({x.index: x for x in (*found, *whole)}.values())  # what it computes for the log is logging too
+        share = e.share(found)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop writes logs, in {function_name(where)}",
+        where,
+        "log",
+        tuple(found),
+        removes=0.97,
+        extra=0.03,
+        evidence=(f"{percent(e.report.phases.share(LOG))} measured directly in logging calls",),
+    )
+
+
+def _logs(e: Evidence, piece: Slice) -> bool:
+    if piece.phase == EVAL or any(label.startswith(("checkpoint/", "eval/")) for label in piece.labels):
+        return False
+    if any(label.startswith("log/") for label in piece.labels) or any(_FILES.search(p.file) for p in piece.places):
+        return True
+    own = next((p for p in reversed(piece.places) if e.is_yours(p)), None)
+    return own is not None and bool(_TEXT.search(e.text(own))) and not piece.labels

@@ -1,0 +1,63 @@
+"""`.item()`, `.cpu()`, `.numpy()` per element in a loop.
+
+Tensors are taken apart element by element in Python: each call costs a microsecond or more on the CPU, and a synchronisation on
+a GPU.
+
+Recognised by: lines in loops that convert tensors, by the share of stack samples at and below them; on a GPU also by counting.
+
+What to do: convert the whole batch once (`.cpu().numpy()`), then index or write it vectorised.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....model.phase import EVAL
+from ..evidence import Evidence, Slice
+from ..rule import Candidate, Cause, function_name, percent
+
+CAUSE = Cause(
+    "per-item-transfer",
+    "`.item()`, `.cpu()`, `.numpy()` per element in a loop",
+    "convert the whole batch once and handle it vectorised",
+)
+LEAST_SHARE = 0.12
+_CONVERTS = re.compile(r"\.item\(\)|\.cpu\(\)|\.numpy\(\)|\.tolist\(\)|\b(float|int|bool)\([^()]*\[[^\]]*\]")
+_COMPREHENSION = re.compile(r"<(listcomp|genexpr|dictcomp|setcomp)>$")
+_FOR = re.compile(r"\bfor\b")
+
+
+def look(e: Evidence) -> Candidate | None:
+    found = e.where(lambda x: _converts(e, x))
+    share = e.share(found)
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(found, share=0.6)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop takes tensors apart one element at a time, in {function_name(where)}",
+        where,
+        found[0].label or "collect/other",
+        tuple(found),
+        evidence=(f"{percent(share)} at or below lines that convert single elements in a loop",),
+    )
+
+
+def _converts(e: Evidence, piece: Slice) -> bool:
+    if piece.phase == EVAL or any(label.endswith(("env_step", "env_reset", "/evaluate")) for label in piece.labels):
+        return False
+    for place in reversed(piece.places):
+        if e.is_yours(place):
+            text = e.text(place)
+            if _CONVERTS.search(text) and (
+                _per_item(e.loops_around(place)) or _FOR.search(text) or _COMPREHENSION.search(place.function)
+            ):
+                return True
+    return False
+
+
+def _per_item(loops: list[str]) -> bool:
+    """The innermost loop goes over elements, not over updates, episodes or steps of the training."""
+    return bool(loops) and not re.search(
+        r"epoch|episode|step|update|iteration|while|batch(es)?\b|total|rollout|horizon", loops[0]
+    )

@@ -1,0 +1,51 @@
+"""Advantages or returns in scalar Python loops.
+
+Generalised advantages or discounted returns are computed with a Python loop over steps (and environments), number by number.
+
+Recognised by: time in functions named so, and in backward loops over the rollout.
+
+What to do: loop over time only, with all environments as one array, in NumPy; or scipy.signal.lfilter.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..evidence import Evidence, Slice
+from ..rule import Candidate, Cause, function_name, percent
+
+CAUSE = Cause(
+    "python-gae",
+    "advantages or returns in scalar Python loops",
+    "compute them over arrays: loop over time only, or use a filter",
+)
+LEAST_SHARE = 0.10
+_NAMES = re.compile(r"gae|advantage|returns?$|discount|reward_to_go|rewards_to_go|td_lambda|lambda_return|bootstrap", re.I)
+_LOOP = re.compile(r"reversed\(|range\([^)]*-\s*1\s*,\s*-\s*1|\[::-1\]")
+
+
+def look(e: Evidence) -> Candidate | None:
+    found = e.where(lambda x: _computes(e, x))
+    share = e.share(found)
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(found, share=0.6)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop computes advantages one number at a time, in {function_name(where)}",
+        where,
+        "learn/advantage",
+        tuple(found),
+        evidence=(f"{percent(share)} in backward loops over the rollout",),
+    )
+
+
+def _computes(e: Evidence, piece: Slice) -> bool:
+    own = [p for p in piece.places if e.is_yours(p)]
+    if any(label.endswith("/advantage") for label in piece.labels):
+        return bool(own)
+    if piece.labels and not piece.labels[-1].endswith(("make_tensor", "train", "rollout")):
+        return False
+    return any(
+        _NAMES.search(p.function.rpartition(".")[2]) or any(_LOOP.search(t) for t in e.loops_around(p)) for p in own[-2:]
+    )

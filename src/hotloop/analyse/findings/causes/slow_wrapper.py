@@ -1,0 +1,61 @@
+"""An environment wrapper does the heavy work.
+
+The environment itself is cheap; a wrapper around it (frame stacking, normalising, scaling, copying) takes the time.
+
+Recognised by: the own time of every layer of an environment, wrapper by wrapper.
+
+What to do: make the wrapper cheaper (no copies, running statistics instead of recomputing), or move it behind the vector
+environment so that it works on batches.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ....model.shard import WAIT
+from ..evidence import ENV_METHODS, Evidence, Slice
+from ..rule import Candidate, Cause, function_name, percent, total
+
+CAUSE = Cause(
+    "slow-wrapper",
+    "an environment wrapper does the heavy work",
+    "make the wrapper cheaper, or apply it to whole batches behind the vector environment",
+)
+LEAST_SHARE = 0.12
+
+
+def look(e: Evidence) -> Candidate | None:
+    layers: dict[str, list[Slice]] = defaultdict(list)
+    holders: set[str] = set()
+    for piece in e.where_label("env_step"):
+        names = [label for label in piece.labels if label.endswith((".step", ".reset")) and "/" not in label]
+        if names:
+            layers[names[-1]].append(piece)
+            holders.update(names[:-1])
+    wrappers = {name: slices for name, slices in layers.items() if name in holders and _is_wrapper(slices)}
+    if not wrappers:
+        return None
+    name = max(wrappers, key=lambda n: total(wrappers[n]))
+    slices = [x for x in wrappers[name] if x.kind != WAIT]
+    share = e.share(slices)
+    core = e.share(x for n, found in layers.items() if n not in holders for x in found)
+    if share < LEAST_SHARE or share < core:
+        return None
+    where = e.blame(slices, ENV_METHODS)
+    return Candidate(
+        CAUSE,
+        f"the wrapper {name.partition('.')[0]} takes {percent(share)} of the loop, the environment inside it {percent(core)}",
+        where,
+        name,
+        tuple(slices),
+        evidence=(
+            f"own time by layer: {', '.join(f'{n} {percent(e.share(x))}' for n, x in layers.items())}",
+            function_name(where),
+        ),
+    )
+
+
+def _is_wrapper(slices: list[Slice]) -> bool:
+    """One environment around another; a vector environment is around many, which is its work."""
+    label = next((x.labels[-1] for x in slices), "")
+    return not any(word in label for word in ("VecEnv.", "VectorEnv.", "Vec.", "ParallelEnv."))

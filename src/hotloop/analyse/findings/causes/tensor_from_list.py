@@ -1,0 +1,48 @@
+"""Tensors built from lists of arrays.
+
+`torch.tensor([array, array, …])` and its like go through every number as a Python object.
+
+Recognised by: time in tensor constructors whose argument is a list, measured directly, and at lines that build such lists.
+
+What to do: `torch.as_tensor(np.stack(list))` or `np.array` first, or keep one preallocated array.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....model.shard import WAIT
+from ..evidence import Evidence, Slice
+from ..rule import Candidate, Cause, function_name, percent
+
+CAUSE = Cause(
+    "tensor-from-list",
+    "tensors built from lists of arrays",
+    "stack with NumPy first (torch.from_numpy(np.stack(...))) or preallocate",
+)
+LEAST_SHARE = 0.10
+_TEXT = re.compile(r"torch\.(tensor|as_tensor|Tensor|FloatTensor|LongTensor|DoubleTensor|stack)\(\s*(\[|list\(|\w+\s*[,)])")
+
+
+def look(e: Evidence) -> Candidate | None:
+    direct = e.where_label("tensor_from_list")
+    lines = e.where(lambda x: _constructs(e, x))
+    found = list({x.index: x for x in (*direct, *lines)}.values())
+    share = e.share(found)
+    if share < LEAST_SHARE or e.share(direct) < 0.3 * share:
+        return None
+    where = e.blame(found)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the training loop builds tensors out of Python lists, in {function_name(where)}",
+        where,
+        "tensor_from_list",
+        tuple(found),
+        removes=0.93,
+        evidence=(f"{percent(e.share(direct))} measured directly in torch.tensor and its like, called with lists",),
+    )
+
+
+def _constructs(e: Evidence, piece: Slice) -> bool:
+    own = next((p for p in reversed(piece.places) if e.is_yours(p)), None)
+    return own is not None and bool(_TEXT.search(e.text(own))) and piece.kind != WAIT

@@ -1,0 +1,50 @@
+"""Torch threads exceed the cores, or many threads on a tiny net.
+
+Each small operation is cut into pieces for threads that spend longer waiting for each other than working, or several processes
+each start as many threads as there are cores.
+
+Recognised by: torch's number of threads, the processes and cores, and processor time far above what the work needs.
+
+What to do: torch.set_num_threads(1) in every process (OMP_NUM_THREADS=1 in the environment), and measure again.
+"""
+
+from __future__ import annotations
+
+from ..evidence import Evidence, Where
+from ..rule import Candidate, Cause, percent, predict
+
+CAUSE = Cause(
+    "thread-oversubscription",
+    "torch threads × processes exceed the cores, or many threads on a tiny net",
+    "call torch.set_num_threads(1) in every process (or set OMP_NUM_THREADS=1)",
+)
+
+
+def look(e: Evidence) -> Candidate | None:
+    looks = e.facts.get("update_looks", 0)
+    threads = e.facts.get("torch_threads", 0) / looks if looks else 0
+    host = e.session.meta.get("host", {})
+    cores = int(host.get("cores", 1) or 1) if isinstance(host, dict) else 1
+    used = e.report.resources.get("cpu_mean", 0.0) / 100  # cores
+    tensor = e.where_label("forward", "policy", "backward", "optimizer", "clip_grad", "loss", "zero_grad")
+    share = e.share(tensor)
+    too_many = threads > cores
+    if threads < 2 or share < 0.2 or not (too_many or (used > 1.4 and _small(e))):
+        return None
+    lost = share * (0.75 if too_many else 0.35)
+    where = e.blame(tensor)
+    return Candidate(
+        CAUSE,
+        f"torch uses {threads:.0f} threads on {cores} cores for small tensors; {percent(share)} of the loop is tensor work",
+        where if where.file else Where(),
+        "learn",
+        tuple(tensor),
+        share=lost,
+        gain=predict(lost, 1.0, 0.15),
+        evidence=(f"{threads:.0f} torch threads, {cores} cores", f"{used:.1f} cores busy on average"),
+    )
+
+
+def _small(e: Evidence) -> bool:
+    calls = [o for o in e.report.operations if o.name in ("learn/forward", "collect/policy")]
+    return bool(calls) and all(o.mean_ns < 2e6 for o in calls)

@@ -1,0 +1,36 @@
+"""Minibatches so small that overhead dominates.
+
+Each update carries a handful of samples, so the fixed cost of launching operations is most of it.
+
+Recognised by: the batch size of learning calls, and the share of the loop spent learning.
+
+What to do: larger minibatches with fewer updates.
+"""
+
+from __future__ import annotations
+
+from ....model.phase import LEARN
+from ..evidence import Evidence
+from ..rule import Candidate, Cause, percent
+
+CAUSE = Cause("tiny-batch", "minibatches so small that overhead dominates", "use larger minibatches and fewer updates")
+MOST_BATCH, LEAST_SHARE, ENOUGH = 16, 0.4, 64
+
+
+def look(e: Evidence) -> Candidate | None:
+    calls = e.facts.get("learn_calls", 0)
+    batch = e.facts.get("learn_batch", 0) / calls if calls else 0
+    learning = e.where(lambda x: x.phase == LEARN)
+    share = e.share(learning)
+    if not 0 < batch <= MOST_BATCH or share < LEAST_SHARE or e.updates < 200:
+        return None
+    where = e.blame(learning, share=0.8)
+    return Candidate(
+        CAUSE,
+        f"updates carry {batch:.0f} samples each, and learning is {percent(share)} of the loop",
+        where,
+        "learn",
+        tuple(learning),
+        removes=min(0.9, 1 - batch / ENOUGH),
+        evidence=(f"{e.updates:,} updates with a mean batch of {batch:.1f}",),
+    )

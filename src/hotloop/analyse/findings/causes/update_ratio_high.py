@@ -1,0 +1,42 @@
+"""Far more gradient work per env step than collection.
+
+The learner makes several updates for every step of the environment; the environment idles.
+
+Recognised by: updates per env step, and the share of the loop spent learning.
+
+What to do: if the algorithm does not need that ratio, update less often or with larger batches; compare the return,
+not only the speed.
+"""
+
+from __future__ import annotations
+
+from ....model.phase import LEARN
+from ..evidence import Evidence
+from ..rule import Candidate, Cause, percent
+
+CAUSE = Cause(
+    "update-ratio-high",
+    "far more gradient work per env step than collection",
+    "update less often per env step (and check that the return does not suffer)",
+)
+LEAST_RATIO, LEAST_SHARE = 1.5, 0.5
+
+
+def look(e: Evidence) -> Candidate | None:
+    if not e.env_steps or not e.updates:
+        return None
+    ratio = e.updates / e.env_steps
+    learning = e.where(lambda x: x.phase == LEARN)
+    share = e.share(learning)
+    if ratio < LEAST_RATIO or share < LEAST_SHARE:
+        return None
+    where = e.blame(learning, share=0.8)
+    return Candidate(
+        CAUSE,
+        f"{ratio:.1f} updates for every env step: {percent(share)} of the loop is learning",
+        where,
+        "learn",
+        tuple(learning),
+        removes=1 - 1 / ratio,
+        evidence=(f"{e.updates:,} updates, {e.env_steps:,} env steps",),
+    )

@@ -1,0 +1,64 @@
+"""Process pipes cost more than the stepping they spread.
+
+Environments run in worker processes, but a step is so cheap that sending actions and observations through pipes, and waking
+processes, costs more than stepping all of them in one process.
+
+Recognised by: the time the main process spends in the vector environment against the time all workers together spend stepping.
+
+What to do: use the in-process vector environment (DummyVecEnv, SyncVectorEnv), or give each worker many environments.
+"""
+
+from __future__ import annotations
+
+from ....model.finding import Gain
+from ..evidence import ENV_METHODS, Evidence, Slice, Where
+from ..rule import Candidate, Cause, percent, speedup
+
+CAUSE = Cause(
+    "vec-env-overhead",
+    "process pipes cost more than the stepping they spread",
+    "step the environments in one process (DummyVecEnv, SyncVectorEnv), or put many of them into each worker",
+)
+LEAST_LOST = 0.10
+
+
+def look(e: Evidence) -> Candidate | None:
+    workers = [lane for lane in e.env_lanes if lane.shard]
+    processes = len(e.session.shards) - 1
+    steps = e.where_label("env_step", "env_reset") or _exchange(e)
+    if not workers or processes < 2 or not steps:
+        return None
+    share = e.share(steps)
+    # the same steps in one process: what the workers took together; they ran side by side on shared cores, which slows them
+    cores = max(1, int(e.report.resources.get("cores", 0) or e.session.meta.get("host", {}).get("cores", 1) or 1))
+    crowded = max(1.0, (processes + 1) / cores) if processes + 1 > cores else 1.0
+    inside = sum(lane.ns for lane in workers) / e.loop_ns / min(crowded, 1.5)
+    lost = share - inside
+    if lost < LEAST_LOST or inside > 0.6 * share:
+        return None
+    where = _maker(e, steps)
+    gain = speedup(lost)
+    return Candidate(
+        CAUSE,
+        f"{percent(share)} of the loop goes to exchanging data with {processes} worker processes whose stepping is worth "
+        f"{percent(inside)}",
+        where,
+        "collect/env_step",
+        tuple(steps),
+        share=lost,
+        gain=Gain(speedup(lost * 0.45), speedup(lost * 0.9), max(gain, speedup(share))),
+        evidence=(
+            f"a step costs {sum(lane.ns for lane in workers) / sum(lane.calls for lane in workers) / 1000:,.0f} µs in a worker",
+            f"{processes} worker processes on {cores} cores",
+        ),
+    )
+
+
+def _exchange(e: Evidence) -> list[Slice]:
+    """A vector environment of the script's own: what the main process waits for at its pipes, and what it sends."""
+    return e.where(lambda x: any("connection.py" in p.file for p in x.places) or x.label == "(waiting: pipe)")
+
+
+def _maker(e: Evidence, steps: list[Slice]) -> Where:
+    where = e.blame(steps, ENV_METHODS)
+    return where if where.file else e.blame(steps)

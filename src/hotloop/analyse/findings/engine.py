@@ -1,0 +1,119 @@
+"""The engine: every rule looks, the most specific claims first, and what remains is told in the order of its gain.
+
+What lives here: the list of causes in the order of their claims, and the merging. One story: time that a specific cause
+explains (an env step that is slow because it draws) is taken from the general ones, which then have less to say or nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from types import ModuleType
+
+from ...errors import UsageError
+from ...model.finding import Finding
+from ...model.session import SessionData
+from ..report import Report
+from .evidence import Evidence, Where
+from .rule import Candidate, Cause, percent, predict
+
+# Most specific first: this is the order in which they claim time.
+ORDER = (
+    "worker_respawn", "eval_heavy", "env_straggler", "vec_env_overhead", "env_io_wait", "render_in_loop", "gc_pressure",
+    "graph_growth", "slow_wrapper", "cost_growth", "env_reset_hot", "logging_heavy", "checkpoint_heavy", "per_item_transfer",
+    "prioritized_sum", "tensor_from_list", "target_copy", "python_gae", "replay_sample_slow", "env_step_hot", "anomaly_mode",
+    "thread_oversubscription", "dtype_double", "grad_in_rollout", "tiny_batch", "update_ratio_high", "framework_overhead",
+    "gil_contention", "memory_growth", "work_mismatch", "warm_up", "unattributed",
+)  # fmt: skip
+LEAST_GAIN = 1.04  # below, nobody would notice
+
+
+def causes() -> dict[str, ModuleType]:
+    """Every cause we can name, by id."""
+    modules = (importlib.import_module(f"{__package__}.causes.{name}") for name in ORDER)
+    return {module.CAUSE.id: module for module in modules}
+
+
+def find_findings(
+    session: SessionData, report: Report, select: Collection[str] = (), ignore: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """What slows this run down, largest gain first."""
+    known = causes()
+    for name in (*select, *ignore):
+        if name not in known:
+            raise UsageError(f"{name} is no cause; `hotloop explain` lists them")
+    if not report.phases.known:
+        return ()
+    evidence = Evidence(session, report)
+    claimed: set[int] = set()
+    candidates = []
+    for name, module in known.items():
+        if name in ignore or (select and name not in select):
+            continue
+        found = _claim(module.look(evidence), evidence, claimed)
+        if found is not None:
+            candidates.append(found)
+    findings = [_finding(c, evidence) for c in candidates]
+    return tuple(sorted(findings, key=lambda f: -f.gain.mid))
+
+
+def _claim(candidate: Candidate | None, e: Evidence, claimed: set[int]) -> Candidate | None:
+    """What is left of a candidate after those before it have taken theirs."""
+    if candidate is None or not candidate.slices:
+        return candidate
+    left = tuple(x for x in candidate.slices if x.index not in claimed)
+    before, after = e.share(candidate.slices), e.share(left)
+    if before <= 0 or after < 0.5 * before or after < 0.04:
+        return None
+    claimed.update(x.index for x in left)
+    if after >= 0.99 * before:
+        return candidate
+    share = candidate.share * after / before if candidate.share is not None else None
+    return replace(candidate, slices=left, share=share)
+
+
+def _finding(c: Candidate, e: Evidence) -> Finding:
+    share = c.share if c.share is not None else e.share(c.slices)
+    gain = c.gain or predict(share, c.removes, c.extra)
+    return Finding(
+        cause=c.cause.id, title=c.title, span=c.span, file=shown_file(c.where.file, e.session), line=c.where.line,
+        function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=c.evidence,
+        action=c.action or c.cause.action, verify=_verify(e.session),
+    )  # fmt: skip
+
+
+def shown_file(file: str, session: SessionData) -> str:
+    """As on the command line, or relative to where the script ran."""
+    cwd = session.meta.get("cwd")
+    command = session.meta.get("command")
+    if isinstance(command, list):
+        for word in command:
+            if isinstance(word, str) and isinstance(cwd, str) and os.path.join(cwd, word) == file:
+                return word
+    if isinstance(cwd, str) and file.startswith(cwd.rstrip("/") + "/"):
+        return file[len(cwd.rstrip("/")) + 1 :]
+    return file
+
+
+def _verify(session: SessionData) -> str:
+    command = session.meta.get("command")
+    words = [w for w in command[1:] if isinstance(w, str)] if isinstance(command, list) else []
+    script = " ".join(words) or "train.py"
+    return f'hotloop ab "{script}" "{script}"  # the second with the fix'
+
+
+def verdict(findings: Iterable[Finding], report: Report) -> str:
+    """One sentence when nothing stands out."""
+    if any(f.severity != "note" for f in findings) or not report.phases.phases:
+        return ""
+    from ...model.phase import phase_name
+
+    top = report.phases.phases[0]
+    return (
+        f"nothing stands out: compute-bound in {phase_name(top.code)} ({percent(top.total_ns / max(1, report.phases.loop_ns))})"
+    )
+
+
+__all__ = ["ORDER", "Cause", "Where", "causes", "find_findings", "verdict"]

@@ -1,0 +1,259 @@
+"""The session as rules see it: the training loop of the main thread in slices, each with its stack, span and time.
+
+What lives here: `Evidence`, made once per session, and the questions rules ask of it. A slice is a sampled stack; its time is
+what the recorder measured for its span, shared out among the samples taken there. Invariant: slices add up to the loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...model import phase as ph
+from ...model import shard as m
+from ...model.session import SessionData
+from ..lines import Look, guess_phase, phases_of_lines, read_looks
+from ..owners import ENV, FRAMEWORK, YOURS, owner_of
+from ..report import Report
+
+_NESTED = re.compile(r"(\.<locals>)?\.<(listcomp|genexpr|dictcomp|setcomp|lambda)>$")  # part of the function they are in
+ENV_METHODS = frozenset({"step", "reset", "render", "step_wait", "step_async"})
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    index: int
+    places: tuple[m.Place, ...]  # outermost first; empty where nothing was sampled
+    branch: int
+    ns: float
+    phase: int
+    kind: int
+    labels: tuple[str, ...]  # of the spans it is in, outermost first
+
+    @property
+    def label(self) -> str:
+        return self.labels[-1] if self.labels else ""
+
+    def inside(self, names: Iterable[str]) -> tuple[m.Place, ...]:
+        """The part of the stack from the first function with one of these names on."""
+        for i, place in enumerate(self.places):
+            if place.function.rpartition(".")[2] in names:
+                return self.places[i:]
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place a finding names."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    ns: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One environment in a worker."""
+
+    name: str
+    shard: int
+    track: int
+    calls: int
+    ns: int
+
+    @property
+    def step_ns(self) -> float:
+        return self.ns / self.calls
+
+
+class Evidence:
+    def __init__(self, session: SessionData, report: Report) -> None:
+        self.session, self.report = session, report
+        self.ledger = report.ledger
+        self.main = next((b for b in self.ledger.balances if b.shard == 0), None)
+        self.loop_ns = max(1, report.phases.loop_ns - report.phases.profiler_ns)
+        self.looks = read_looks(session.shards, self.ledger)
+        self.counters, self.facts = report.counters, report.facts
+        self.env_steps = self.counters.get("env_steps", 0)
+        self.updates = self.counters.get("updates", 0)
+        self.slices = self._slice(0, self.main.track if self.main else 0)
+
+    # ---- slices ----
+
+    def _slice(self, shard: int, track: int) -> tuple[Slice, ...]:
+        tree = self.ledger.tree
+        own: dict[int, int] = defaultdict(int)
+        for own_shard, own_track, at, ns in self.ledger.self_by_track:
+            if (own_shard, own_track) == (shard, track):
+                own[at] += ns
+        looks = [x for x in self.looks if (x.shard, x.track) == (shard, track) and not x.early]
+        blocks = {file: source.blocks for file, source in self.session.sources.items()}
+        known = phases_of_lines(looks, self.ledger)
+        seen: dict[int, list[Look]] = defaultdict(list)
+        between: list[Look] = []
+        for look in looks:
+            (between if tree[look.branch].kind in (m.ROOT, m.INFERRED) else seen[look.branch]).append(look)
+        slices: list[Slice] = []
+
+        def add(places: tuple[m.Place, ...], branch: int, ns: float, phase: int) -> None:
+            slices.append(Slice(len(slices), places, branch, ns, phase, tree[branch].kind, self.labels_of(branch)))
+
+        gap = 0
+        root = next((i for i, b in enumerate(tree) if b.kind == m.ROOT), 0)
+        for at, ns in own.items():
+            branch = tree[at]
+            if branch.phase == ph.STARTUP or branch.kind == m.PROFILER or not ns:
+                continue
+            if branch.kind in (m.ROOT, m.INFERRED):
+                gap += ns
+                continue
+            total = sum(x.count for x in seen[at])
+            if not total:
+                add((), at, ns, branch.phase)
+            for look in seen[at]:
+                add(look.places, at, ns * look.count / total, branch.phase)
+        total = sum(x.count for x in between)
+        for look in between:
+            add(look.places, root, gap * look.count / total, guess_phase(look.places, known, blocks))
+        if gap and not total:
+            add((), root, gap, 0)
+        return tuple(slices)
+
+    def labels_of(self, branch: int) -> tuple[str, ...]:
+        names: list[str] = []
+        while branch >= 0 and self.ledger.tree[branch].kind != m.ROOT:
+            names.append(self.ledger.tree[branch].name)
+            branch = self.ledger.tree[branch].parent
+        return tuple(reversed(names))
+
+    def lane(self, shard: int, track: int) -> tuple[Slice, ...]:
+        """The slices of another thread or process."""
+        return self._slice(shard, track)
+
+    def share(self, slices: Iterable[Slice]) -> float:
+        return sum(x.ns for x in slices) / self.loop_ns
+
+    def where_label(self, *names: str) -> list[Slice]:
+        """Slices in a span of one of these labels; `env_step` stands for the label of any phase."""
+        wanted = set(names)
+        return [x for x in self.slices if any(label in wanted or label.rpartition("/")[2] in wanted for label in x.labels)]
+
+    def where(self, test: Callable[[Slice], bool]) -> list[Slice]:
+        return [x for x in self.slices if test(x)]
+
+    # ---- the script's text ----
+
+    def text(self, place: m.Place) -> str:
+        source = self.session.sources.get(place.file)
+        return source.text.get(place.line, "") if source else ""
+
+    def text_around(self, place: m.Place) -> list[str]:
+        """The text of its function."""
+        source = self.session.sources.get(place.file)
+        if source is None:
+            return []
+        last = next((b for name, a, b in source.functions if a == place.first_line), place.line + 20)
+        return [source.text.get(n, "") for n in range(place.first_line, min(last, place.first_line + 80) + 1)]
+
+    def loops_around(self, place: m.Place) -> list[str]:
+        """The headers of the loops a line is in, within its function, innermost first."""
+        source = self.session.sources.get(place.file)
+        if source is None:
+            return []
+        found = []
+        for first, last in sorted(source.blocks, key=lambda b: b[1] - b[0]):
+            if first <= place.line <= last and first > place.first_line:
+                header = next(
+                    (source.text.get(n, "") for n in range(first - 1, max(0, first - 4), -1) if source.text.get(n, "").strip()),
+                    "",
+                )
+                if re.match(r"\s*(async\s+)?(for|while)\b", header):
+                    found.append(header.strip())
+        return found
+
+    @staticmethod
+    def is_yours(place: m.Place) -> bool:
+        return owner_of(place.file) == YOURS and not place.file.startswith("<")
+
+    def is_script(self, where: Where) -> bool:
+        return bool(where.file) and owner_of(where.file) == YOURS
+
+    # ---- places ----
+
+    def blame(self, slices: Sequence[Slice], inside: Iterable[str] = (), share: float = 0.5) -> Where:
+        """The innermost function of the user's that holds at least this share of the time, with its line that holds most.
+        `inside`: only functions called from one of that name, and these."""
+        totals: Counter[tuple[str, str]] = Counter()
+        lines: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+        depths: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        names = frozenset(inside)
+        for piece in slices:
+            places = piece.inside(names) if names else piece.places
+            seen: set[tuple[str, str]] = set()
+            for depth, place in enumerate(places):
+                if not self.is_yours(place):
+                    continue
+                key = place.file, _NESTED.sub("", place.function)
+                if key in seen:
+                    lines[key][place.line] += 1  # a comprehension in it: its line is the nearer one
+                    continue
+                seen.add(key)
+                totals[key] += piece.ns  # type: ignore[assignment]
+                lines[key][place.line] += piece.ns  # type: ignore[assignment]
+                depths[key][0] += depth * piece.ns
+                depths[key][1] += piece.ns
+        if not totals:
+            return self._library(slices, names)
+        whole = sum(x.ns for x in slices)
+        large = [key for key in totals if totals[key] >= share * whole] or [totals.most_common(1)[0][0]]
+        key = max(large, key=lambda k: depths[k][0] / max(1e-9, depths[k][1]))
+        return Where(key[0], lines[key].most_common(1)[0][0], key[1], totals[key])
+
+    def _library(self, slices: Sequence[Slice], names: Iterable[str] = ()) -> Where:
+        """Without code of the user's in the stacks: the innermost function of the RL or environment library that holds most,
+        else where the samples end."""
+        whole = sum(x.ns for x in slices)
+        wanted = frozenset(names)
+        totals: Counter[tuple[str, str]] = Counter()
+        latest: dict[tuple[str, str], tuple[int, int]] = {}
+        ends: Counter[m.Place] = Counter()
+        for piece in slices:
+            places = (piece.inside(wanted) or piece.places) if wanted else piece.places
+            for depth, place in enumerate(places):
+                if owner_of(place.file) in (FRAMEWORK, ENV):
+                    key = place.file, place.function
+                    totals[key] += piece.ns  # type: ignore[assignment]
+                    latest[key] = max(latest.get(key, (0, 0)), (depth, place.line))
+            if piece.places:
+                ends[piece.places[-1]] += piece.ns  # type: ignore[assignment]
+        large = [key for key in totals if totals[key] >= 0.5 * whole]
+        if large:
+            key = max(large, key=lambda k: latest[k])
+            return Where(key[0], latest[key][1], key[1], totals[key])
+        if not ends:
+            return Where()
+        place, ns = ends.most_common(1)[0]
+        return Where(place.file, place.line, place.function, ns)
+
+    def function_slices(self, where: Where) -> list[Slice]:
+        """Everything that runs in or below a function."""
+        wanted = where.file, where.function
+        return [x for x in self.slices if any((p.file, _NESTED.sub("", p.function)) == wanted for p in x.places)]
+
+    # ---- other lanes ----
+
+    @cached_property
+    def env_lanes(self) -> list[Lane]:
+        """The environments that are stepped outside the main thread, one by one."""
+        found = []
+        for index, shard in enumerate(self.session.shards):
+            for number, (calls, ns, track) in enumerate(shard.envs):
+                if (index, track) != (0, self.main.track if self.main else 0):
+                    lane = self.session.processes[index].name if index else shard.tracks[track].name
+                    name = f"{lane or 'worker'}" if len(shard.envs) == 1 else f"environment {number} in {lane or 'a thread'}"
+                    found.append(Lane(name, index, track, calls, ns))
+        return found

@@ -1,0 +1,136 @@
+"""What grows with the run: the cost of a label per env step, memory, and the opposite, a slow beginning.
+
+What lives here: comparisons of the first third of the iterations with the last, robust against a few odd ones. Used by the
+causes that are about growth. The test for a trend itself is the report's (analyse/trend.py).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from ...model import shard as m
+from .evidence import Evidence
+
+BETWEEN = "(between)"
+_LEAST_ROWS = 16
+_BINS = 8
+_RISING = 0.75  # rank correlation with the order of the stretches
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    label: str
+    early_us: float  # per env step
+    late_us: float
+    excess: float  # of its time, what would be gone had it stayed as at the beginning
+
+    @property
+    def factor(self) -> float:
+        return self.late_us / max(self.early_us, 1e-3)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    iterations: int
+    share: float
+    factor: float
+
+
+def growing_labels(e: Evidence) -> list[Growing]:
+    """Labels whose own time per env step rises through the run, those that cost most by it first."""
+    shard = e.report.counting
+    rows = [row for row in shard.iterations if row.counts.get("env_steps", 0) > 0]
+    if len(rows) < _LEAST_ROWS:
+        return []
+    steps = [row.counts["env_steps"] for row in rows]
+    series: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(rows))
+    for i, row in enumerate(rows):
+        for path, ns in row.self_ns.items():
+            label = shard.label_of(path)
+            name = BETWEEN if label.kind in (m.ROOT, m.INFERRED) else label.name
+            if label.kind == m.WAIT:
+                name = shard.label_of(shard.paths[path].parent).name
+            if label.kind != m.PROFILER:
+                series[name][i] += ns / 1000
+    totals = [sum(values[i] for values in series.values()) for i in range(len(rows))]
+    found = []
+    for name, values in series.items():
+        if sum(values) < 0.03 * sum(totals):
+            continue
+        grown = _growth(values, [t - v for t, v in zip(totals, values, strict=True)], steps)
+        if grown is not None:
+            found.append(Growing(name, *grown))
+    return sorted(found, key=lambda g: -(g.late_us - g.early_us))
+
+
+def _growth(values: Sequence[float], others: Sequence[float], steps: Sequence[int]) -> tuple[float, float, float] | None:
+    """Early and late cost per step and the excess, if it rises. A machine that is busier for a while slows everything alike,
+    so each stretch is measured against what the rest of the loop took then. A label that begins later has nothing first,
+    which is no growth."""
+    began = next((i for i, value in enumerate(values) if value > 0), len(values))
+    bins = _bins(values[began:], steps[began:])
+    rest = _bins(others[began:], steps[began:])
+    if len(bins) < _BINS:
+        return None
+    usual = median(rest)
+    if usual > 0.25 * median(bins):
+        bins = [value / min(2.0, max(0.5, other / usual)) for value, other in zip(bins, rest, strict=True)]
+    early, late = sum(bins[:2]) / 2, sum(bins[-2:]) / 2
+    ranks = sorted(range(len(bins)), key=lambda i: bins[i])
+    apart = sum((place - i) ** 2 for place, i in enumerate(ranks))
+    rho = 1 - 6 * apart / (len(bins) * (len(bins) ** 2 - 1))
+    if rho < _RISING or late < 1.3 * early:
+        return None
+    whole = sum(bins) / len(bins)
+    first = max(0.0, bins[0] - max(0.0, bins[1] - bins[0]) / 2)  # at the very beginning, had it been a straight line
+    return early, late, min(1.0, max(0.0, 1 - first / whole)) if whole else 0.0
+
+
+def _bins(values: Sequence[float], steps: Sequence[int]) -> list[float]:
+    """Cost per step in equal stretches of the run."""
+    size = len(values) / _BINS
+    if size < 1:
+        return []
+    cuts = [round(i * size) for i in range(_BINS + 1)]
+    return [sum(values[a:b]) / max(1, sum(steps[a:b])) for a, b in pairwise(cuts)]
+
+
+def memory_mb(e: Evidence) -> tuple[float, float]:
+    """Resident memory at the beginning of the loop and at the end."""
+    values = [row["rss_mb"] for row in e.session.system if "rss_mb" in row]
+    loop = values[len(values) - max(4, round(len(values) * e.loop_ns / max(1, e.report.wall_ns))) :] if len(values) >= 8 else []
+    return (median(loop[:3]), median(loop[-3:])) if len(loop) >= 6 else (0.0, 0.0)
+
+
+def memory_growth(e: Evidence) -> float:
+    """Megabytes gained in the last half of the loop, 0 where it reached a plateau."""
+    values = [row["rss_mb"] for row in e.session.system if "rss_mb" in row]
+    first, _ = memory_mb(e)
+    if not first or len(values) < 12:
+        return 0.0
+    half = values[len(values) // 2 :]
+    third = max(2, len(half) // 3)
+    start, middle, end = median(half[:third]), median(half[third : 2 * third]), median(half[-third:])
+    return end - start if end - middle > 0.3 * (middle - start) > 0 else 0.0
+
+
+def warm_up(e: Evidence) -> WarmUp | None:
+    """The slow beginning of the iterations, by time per env step (or per iteration, where none are counted)."""
+    rows = [row for row in e.report.counting.iterations if row.end_ns > row.start_ns]
+    if len(rows) < _LEAST_ROWS:
+        return None
+    costs = [(row.end_ns - row.start_ns) / max(1, row.counts.get("env_steps", 0) or row.merged) for row in rows]
+    steady = median(costs[len(costs) // 3 :])
+    count = 0
+    while count < len(rows) // 3 and costs[count] > 1.5 * steady:
+        count += 1
+    if not count:
+        return None
+    spent = sum(row.end_ns - row.start_ns for row in rows[:count])
+    units = sum(max(1, row.counts.get("env_steps", 0) or row.merged) for row in rows[:count])
+    wasted = max(0.0, spent - units * steady)
+    return WarmUp(sum(row.merged for row in rows[:count]), wasted / e.loop_ns, spent / units / steady)

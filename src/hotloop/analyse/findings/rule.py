@@ -1,0 +1,78 @@
+"""What a rule says: a cause, the time it claims, the place, and what fixing it gains.
+
+What lives here: `Cause` (id, one sentence, action), `Candidate`, and the gain model. The loop is serial where the main thread
+is: without a share `s` of its time it takes `1 - s` of the time. Low: half of the culprit goes; mid: what the action removes;
+high: all of it, and the cost that came with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...model.finding import Gain
+from .evidence import Evidence, Slice, Where
+
+MOST_GAIN = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    id: str
+    what: str  # one sentence
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    cause: Cause
+    title: str
+    where: Where
+    span: str
+    slices: tuple[Slice, ...] = ()  # the time it explains; nobody else may claim it
+    share: float | None = None  # where it is not the slices' time
+    removes: float = 0.95  # of the share, what the action removes
+    extra: float = 0.0  # what a fix may gain beyond the share (cost that came with the culprit)
+    evidence: tuple[str, ...] = field(default=())
+    gain: Gain | None = None  # where the model is another
+    action: str = ""
+
+
+def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Gain:
+    """The gain of removing part of a share of a serial loop.
+
+    >>> gain = predict(0.5, 1.0)
+    >>> round(gain.low, 2), round(gain.mid, 2), round(gain.high, 2)
+    (1.25, 2.0, 2.22)
+    """
+    share = min(max(share, 0.0), 0.99)
+    mid = speedup(share * removes)
+    low = speedup(share * removes * 0.4)
+    high = speedup(min(0.97, share * min(1.1, removes * 1.5) + extra))
+    return Gain(min(low, mid), mid, max(high, mid))
+
+
+def speedup(removed: float) -> float:
+    return min(MOST_GAIN, 1 / max(0.01, 1 - removed))
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
+def total(slices: Iterable[Slice]) -> float:
+    return sum(x.ns for x in slices)
+
+
+def function_name(where: Where) -> str:
+    return where.function or "the script"
+
+
+def per_call(evidence: Evidence, label: str) -> float:
+    """Mean nanoseconds of a call, 0 if there is none."""
+    calls = busy = 0
+    for operation in evidence.report.operations:
+        if operation.name == label or operation.name.rpartition("/")[2] == label:
+            calls += operation.calls
+            busy += operation.busy_ns
+    return busy / calls if calls else 0.0

@@ -1,0 +1,179 @@
+"""A run as one replicate: how long a unit of work took, and which label held that time.
+
+What lives here: reports in, `Run` out. Invariant, in whole nanoseconds: a run's components add up to its total, and *untracked*
+is one of them. A component is the innermost span's label; a known wait belongs to the span it happens in.
+
+What is measured begins after the warm-up, the same number of iterations in all runs that are compared. The first iteration
+holds the set-up and never counts. A label that first appears later is a phase, not warm-up (`changes.find_warm_up`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UsageError
+from ..model.sheet import HANDED, PROFILER, SPAN, WAITING, Sheet, sheet_of_iterations, split_exactly
+from .iterations import read_iterations
+from .report import Report
+
+Floats = NDArray[np.float64]
+
+UNTRACKED, OWN = "(untracked)", "(profiler)"
+ITERATIONS = "iterations"
+UNITS = ("env_steps", "updates", ITERATIONS)  # in this order of preference
+SINGULAR = {"env_steps": "env step", "updates": "update", ITERATIONS: "iteration", "samples": "sample", "episodes": "episode"}
+
+
+@dataclass(frozen=True, slots=True)
+class WarmedUp:
+    iterations: int
+    settled: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    name: str
+    start_s: float
+    unit: str
+    work: int  # units in what is measured
+    all_work: int  # units of the whole run
+    total_ns: int
+    components: dict[str, int]
+    row_ns: Floats  # time per unit of each measured iteration, for the shape of the distribution
+    row_weights: Floats  # units in each
+    warm_up: WarmedUp
+    dropped_share: float
+    profiler_share: float
+    host: dict[str, Any]
+    script: str
+    commit: str
+    returned: float | None = None  # what the script says it has achieved
+    pair: int | None = None
+
+    @property
+    def ns_per_unit(self) -> float:
+        return self.total_ns / self.work
+
+
+def choose_unit(reports: Sequence[Report], wanted: str | None = None) -> str:
+    """The unit of work that all runs counted: env steps, else updates, else iterations."""
+    counted = [_counted(report) for report in reports]
+    for unit in (wanted,) if wanted else UNITS:
+        if all(counts.get(unit, 0) > 0 for counts in counted):
+            return unit
+    lacking = next(report.name for report, counts in zip(reports, counted, strict=True) if not counts.get(wanted or ITERATIONS))
+    if wanted:
+        known = sorted(set.intersection(*(set(counts) for counts in counted)))
+        raise UsageError(f"{lacking} did not count {wanted}; all runs counted: {', '.join(known) or 'nothing'}")
+    raise UsageError(
+        f"missing unit of work: {lacking} counted no env steps, updates or iterations; "
+        'call hotloop.count("env_steps", n) or hotloop.step() in its loop'
+    )
+
+
+def _counted(report: Report) -> dict[str, int]:
+    return {**{k: v for k, v in report.counters.items() if v > 0}, ITERATIONS: report.iterations_closed}
+
+
+def find_warm_ups(reports: Sequence[Report]) -> tuple[list[WarmedUp], int]:
+    """The warm-up of each run, and how many iterations are left out of all: the longest of them, half of a run at most."""
+    warm_ups, shortest = [], None
+    for report in reports:
+        history = read_iterations(report.counting)
+        if history is None:
+            warm_ups.append(WarmedUp(0, False, "no iterations were counted"))
+            continue
+        found = history.warm_up
+        warm_ups.append(WarmedUp(found.iterations if found.settled else 0, found.settled, found.reason))
+        closed = report.iterations_closed
+        shortest = closed if shortest is None else min(shortest, closed)
+    longest = max((w.iterations for w in warm_ups), default=0)
+    return warm_ups, max(1, min(longest, (shortest or 2) // 2))
+
+
+def reduce_run(
+    report: Report,
+    unit: str,
+    warm_up: WarmedUp,
+    cut: int,
+    returned: float | None = None,
+    pair: int | None = None,
+    start_s: float | None = None,
+) -> Run:
+    """One session as a replicate; `cut` iterations at the start are left out."""
+    rows = [row for row in report.iterations if row.merged > 0 and row.end_ns > row.start_ns]
+    kept = [row for row in rows if row.first >= cut] or rows[-1:]
+    units = np.array([row.merged if unit == ITERATIONS else row.counts.get(unit, 0) for row in kept], np.float64)
+    if units.sum() > 0:
+        taken = np.array([row.end_ns - row.start_ns for row in kept], np.float64)
+        total = sum(row.end_ns - row.start_ns for row in kept)
+        components = _close(fold_labels(sheet_of_iterations(report.counting, kept)), total)
+        work, some = int(units.sum()), units > 0
+        row_ns, weights = taken[some] / units[some], units[some]
+    else:  # counted, but not in the process that closes the iterations: the loop as a whole
+        work = _counted(report).get(unit, 0)
+        total = report.loop_ns
+        components = _close(fold_labels(report.sheet) if report.sheet else {}, total)
+        row_ns, weights = np.array([total / work]), np.array([float(work)])
+    if not total or not work:
+        raise UsageError(f"{report.name} measured nothing after its first iteration; run it for longer")
+    q = report.quality
+    return Run(
+        name=report.name, start_s=report.start_unix_ns / 1e9 if start_s is None else start_s, unit=unit, work=work,
+        all_work=_counted(report).get(unit, 0), total_ns=total, components=components, row_ns=row_ns, row_weights=weights,
+        warm_up=warm_up, dropped_share=q.dropped / q.attempted if q.attempted else 0.0, profiler_share=q.profiler_share,
+        host=_plain(report.meta.get("host")), script=find_script(report.meta),
+        commit=str(_plain(report.meta.get("git")).get("commit", "")), returned=returned, pair=pair,
+    )  # fmt: skip
+
+
+def whole_run(report: Report) -> tuple[int, dict[str, int]]:
+    """The main track's lifetime, and its components."""
+    if report.sheet is None:
+        return report.wall_ns, {UNTRACKED: report.wall_ns}
+    return report.sheet.wall_ns, fold_labels(report.sheet)
+
+
+def fold_labels(sheet: Sheet) -> dict[str, int]:
+    """Nanoseconds by label, of the leaves; they add up to the sheet."""
+    owners: list[str] = []
+    out: dict[str, int] = {}
+    for row in sheet.rows:
+        above = owners[row.parent] if row.parent >= 0 else UNTRACKED
+        named = row.kind == SPAN and row.branch >= 0 and row.name != HANDED
+        owners.append(OWN if row.kind == PROFILER else row.name if named else above)
+        if row.leaf:
+            name = row.name if row.kind == WAITING and above == UNTRACKED else owners[-1]
+            out[name] = out.get(name, 0) + row.ns
+    return out
+
+
+def _close(components: Mapping[str, int], total: int) -> dict[str, int]:
+    """The same components, adding up to the total: what is missing is untracked, and threads that overlap share the time."""
+    missing = total - sum(components.values())
+    rest = components.get(UNTRACKED, 0) + missing
+    if rest >= 0:
+        return {**components, UNTRACKED: rest}
+    names = list(components)
+    return dict(zip(names, split_exactly(total, [components[n] for n in names]), strict=True))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def find_script(meta: Mapping[str, Any]) -> str:
+    """What was run, without its arguments: the script or module of the command."""
+    command = meta.get("command")
+    words = [w for w in command if isinstance(w, str)] if isinstance(command, list) else []
+    if words and words[0].rpartition("/")[2].startswith("python"):
+        words = words[1:]
+    if words[:1] == ["-m"]:
+        words = words[1:]
+    return words[0] if words else ""

@@ -1,0 +1,82 @@
+"""`hotloop ab "cmd A" "cmd B"`: run both in turns, in fresh processes, and say which is faster."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import click
+
+from .compare import DESPITE, check_gate, compare_sets, show_comparison
+from .files import check_target, save_bytes
+from .numbers import percent, say
+
+
+@click.command()
+@click.argument("a", metavar="'COMMAND A'")
+@click.argument("b", metavar="'COMMAND B'")
+@click.option("--pairs", type=click.IntRange(1, 1000), default=10, show_default=True, help="Runs of each; a verdict needs 5.")
+@click.option(
+    "--margin", type=percent, default="2%", metavar="PERCENT", show_default=True, help="What counts as no difference."
+)
+@click.option(
+    "--unit", help="Unit of work: env_steps, updates, iterations, or a counter's name.  [default: the first both have]"
+)
+@click.option("--seed", type=int, help="Of the order, and of {seed} in the commands: pair i gets SEED + i.  [default: random]")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where the sessions go.  [default: runs/ab-TIME]")
+@click.option("--detailed", is_flag=True, help="Also run each once under cProfile: DIR/functions-A.txt, the top 50.")
+@click.option("--despite", type=click.Choice(DESPITE), multiple=True, help="Give a verdict all the same.")
+@click.option("--fail-if-slower", type=percent, metavar="PERCENT", help="Exit with 1 if B is slower by that much or more.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("--html", type=click.Path(), metavar="FILE", help="Where the page goes.  [default: DIR/comparison.html]")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+def ab(
+    a: str,
+    b: str,
+    pairs: int,
+    margin: float,
+    unit: str | None,
+    seed: int | None,
+    out: Path | None,
+    detailed: bool,
+    despite: tuple[str, ...],
+    fail_if_slower: float | None,
+    as_json: bool,
+    html: str | None,
+    force: bool,
+) -> None:
+    """Run two commands in turns (ABBA), each time in a fresh process, and compare them.
+
+    \b
+    hotloop ab "python train.py" "python train.py --fast" --pairs 10
+    hotloop ab "train.py --seed {seed}" "train.py --seed {seed} --envs 8" --margin 2% --fail-if-slower 3%
+    """
+    from ..experiment.command import parse_command
+    from ..experiment.functions import write_functions
+    from ..experiment.reading import read_recorded
+    from ..experiment.runner import Arm, Setting, run_slots
+    from ..experiment.schedule import make_schedule
+    from ..present.comparison import comparison_data
+    from ..record.recorder import new_session_directory
+
+    if html is not None:
+        check_target(html, force)
+    arms = {letter: Arm(letter, parse_command(text), Path.cwd()) for letter, text in (("A", a), ("B", b))}
+    seed = random.SystemRandom().randrange(10_000) if seed is None else seed
+    folder = out or new_session_directory(Path("runs"), "ab")
+    schedule = make_schedule("AB", pairs, seed)
+    experiment = f"ab-{seed}-{time.time_ns()}" if out is None else f"ab-{seed}-{out.name}"
+    sessions, _ = run_slots(schedule, arms, Setting(folder, experiment, seed, unit, essential="AB"), say)
+    if detailed:
+        for letter, arm in arms.items():
+            say(f"{letter} once more, under cProfile")
+            say(f"wrote {write_functions(arm, folder / f'functions-{letter}.txt', seed + 1)}")
+    one, two = ([read_recorded(path) for path in sessions[letter]] for letter in "AB")
+    comparison, outcomes = compare_sets(one, two, margin, unit, despite=despite)
+    data = json.dumps(comparison_data(comparison, outcomes, (a, b)), indent=1, allow_nan=False)
+    save_bytes(str(folder / "comparison.json"), data.encode())
+    show_comparison(comparison, outcomes, (a, b), as_json, html or str(folder / "comparison.html"))
+    say(f"seed {seed}; sessions in {folder}; next: hotloop compare '{folder}/*-A' '{folder}/*-B'")
+    check_gate(comparison, fail_if_slower)

@@ -1,0 +1,156 @@
+"""`hotloop compare A B`: is B faster than A, and where?"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import GateError, UnreadableError, UsageError
+from .files import check_target, save_bytes
+from .numbers import percent
+
+if TYPE_CHECKING:
+    from ..analyse.compare import Comparison
+    from ..analyse.predictions import Outcome
+    from ..experiment.reading import Recorded
+
+DESPITE = ("work", "machine", "dropped")
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--margin", type=percent, default="2%", metavar="PERCENT", show_default=True, help="What counts as no difference."
+)
+@click.option(
+    "--unit", help="Unit of work: env_steps, updates, iterations, or a counter's name.  [default: the first all have]"
+)
+@click.option("--paired", is_flag=True, help="The runs of A and B were made in pairs, in the order of their start.")
+@click.option("--despite", type=click.Choice(DESPITE), multiple=True, help="Give a verdict all the same.")
+@click.option("--fail-if-slower", type=percent, metavar="PERCENT", help="Exit with 1 if B is slower by that much or more.")
+@click.option("--view", type=click.Choice(["components"]), help="Print the block with baseline, new and speed-up instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("--html", type=click.Path(), metavar="FILE", help="Write one page with distributions and bars.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+def compare(
+    a: str,
+    b: str,
+    margin: float,
+    unit: str | None,
+    paired: bool,
+    despite: tuple[str, ...],
+    fail_if_slower: float | None,
+    view: str | None,
+    as_json: bool,
+    html: str | None,
+    force: bool,
+) -> None:
+    """Compare recorded sessions: B with A. Each is a session, or several by a pattern in quotes (or commas between them).
+
+    \b
+    hotloop compare runs/base-20260101-120000 runs/new-20260101-120500
+    hotloop compare 'runs/base-*' 'runs/new-*' --margin 2%
+    hotloop compare 'runs/ab-1/*-A' 'runs/ab-1/*-B' --html comparison.html
+    """
+    if html is not None:
+        check_target(html, force)
+    one, two = (read_set(text) for text in (a, b))
+    comparison, outcomes = compare_sets(one, two, margin, unit, paired, despite)
+    show_comparison(comparison, outcomes, (a, b), as_json, html, view)
+    check_gate(comparison, fail_if_slower)
+
+
+def read_set(text: str) -> list[Recorded]:
+    from ..experiment.reading import read_recorded
+
+    return [read_recorded(path) for path in find_set(text)]
+
+
+def find_set(text: str) -> list[Path]:
+    """The session directories a word stands for, each once."""
+    found: list[Path] = []
+    for part in text.split(",") if not os.path.exists(text) else [text]:
+        matches = [part] if os.path.exists(part) else sorted(glob.glob(part))
+        folders = [Path(match) for match in matches if os.path.isdir(os.path.join(match, "shards"))]
+        if not folders:
+            if not matches:
+                raise UnreadableError(f"{part} matches no session; `hotloop list` shows the sessions there are")
+            raise UnreadableError(f"{part} is not a session directory; give the folder that holds session.json")
+        found += [folder for folder in folders if folder not in found]
+    return found
+
+
+def compare_sets(
+    one: Sequence[Recorded],
+    two: Sequence[Recorded],
+    margin: float,
+    unit: str | None,
+    paired: bool = False,
+    despite: Sequence[str] = (),
+) -> tuple[Comparison, tuple[Outcome, ...]]:
+    from ..analyse.compare import compare_runs
+    from ..analyse.predictions import judge_predictions, read_predictions
+    from ..experiment.reading import reduce_arms
+
+    both = {recorded.path.resolve() for recorded in one} & {recorded.path.resolve() for recorded in two}
+    if both:
+        raise UsageError(f"{min(both)} is on both sides; a run cannot be compared with itself")
+    comparison = compare_runs(*reduce_arms(one, two, unit), margin, paired, despite)
+    return comparison, judge_predictions(read_predictions(_findings(one[0].path)), comparison)
+
+
+def _findings(session: Path) -> Any:
+    from ..store.reader import read_json
+
+    try:
+        return read_json(session / "findings.json")
+    except UnreadableError:
+        return None
+
+
+def show_comparison(
+    comparison: Comparison,
+    outcomes: Sequence[Outcome],
+    names: tuple[str, str],
+    as_json: bool,
+    html: str | None,
+    view: str | None = None,
+) -> None:
+    from ..present.comparison import comparison_data, comparison_text, guide_text
+    from ..present.comparison_page import comparison_page
+
+    if html is not None:
+        save_bytes(html, comparison_page(comparison, outcomes, names).encode())
+        click.echo(f"wrote {html}", err=as_json)
+    if as_json:
+        click.echo(json.dumps(comparison_data(comparison, outcomes, names), indent=1, allow_nan=False))
+    elif view is not None:
+        click.echo(guide_text(comparison, names))
+    else:
+        click.echo(comparison_text(comparison, outcomes, names))
+
+
+def check_gate(comparison: Comparison, limit: float | None) -> None:
+    """A gate fails where B is shown to be slower, and by the limit or more."""
+    if limit is None:
+        return
+    low = comparison.ratio.low
+    if comparison.refused or low is None or comparison.pairs < 5:
+        print("hotloop: the gate says nothing: there is no verdict", file=sys.stderr)
+        return
+    if low > 1 and comparison.ratio.mid >= 1 + limit:
+        raise GateError(f"B is slower by {(comparison.ratio.mid - 1) * 100:.1f} %, and {limit * 100:g} % are allowed")
+    if comparison.detectable is not None and comparison.detectable > limit:
+        caught, allowed = comparison.detectable * 100, limit * 100
+        print(
+            f"hotloop: the gate is blunt: this design catches {caught:.1f} %, not {allowed:g} %; use more pairs",
+            file=sys.stderr,
+        )

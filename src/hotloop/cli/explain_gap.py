@@ -1,0 +1,36 @@
+"""`hotloop explain-gap SMALL LARGE`: why the long run took more than its share."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from .files import check_target, save_bytes
+
+
+@click.command(name="explain-gap")
+@click.argument("small", type=click.Path(), metavar="SESSION_SMALL")
+@click.argument("large", type=click.Path(), metavar="SESSION_LARGE")
+@click.option("--json", "as_json", is_flag=True, help="Print the split as JSON.")
+@click.option("--html", type=click.Path(), metavar="FILE", help="Write it as a page.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+def explain_gap(small: str, large: str, as_json: bool, html: str | None, force: bool) -> None:
+    """Split the ratio of two runs into episodes × steps/episode × calls/step × seconds/call, exactly, per component.
+
+    \b
+    hotloop explain-gap runs/train-1024 runs/train-5000
+    """
+    from ..analyse.gap import explain_gap as explain
+    from ..analyse.gap import read_side
+    from ..analyse.report import make_report
+    from ..present.gap import gap_data, gap_page, gap_text
+    from ..store.reader import Session
+
+    if html is not None:
+        check_target(html, force)
+    gap = explain(*(read_side(make_report(Session.load(path))) for path in (small, large)))
+    if html is not None:
+        save_bytes(html, gap_page(gap).encode())
+        click.echo(f"wrote {html}", err=as_json)
+    click.echo(json.dumps(gap_data(gap), indent=1, allow_nan=False) if as_json else gap_text(gap))

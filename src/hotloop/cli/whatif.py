@@ -1,0 +1,53 @@
+"""`hotloop whatif SESSION env_step=2x`: what would it gain?"""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("session")
+@click.argument("changes", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the prediction as JSON.")
+def whatif(session: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Predict the training loop's speed-up if parts of it were faster.
+
+    A part is a label (env_step), a phase (collect) or a function (replay.push); =2x is twice as fast, =0 gone, =-30% that much
+    less time.
+
+    \b
+    hotloop whatif runs/train-20260101-120000 env_step=2x
+    hotloop whatif runs/train-20260101-120000 replay.push=0 backward=1.5x
+    """
+    import json
+
+    from ..analyse.findings.evidence import Evidence
+    from ..analyse.report import make_report
+    from ..analyse.whatif import parse_change, predict_change
+    from ..errors import UsageError
+    from ..store.reader import Session
+
+    wanted = [parse_change(text) for text in changes]
+    data = Session.load(session)
+    report = make_report(data)
+    if not report.phases.known:
+        raise UsageError(f"{session} knows no training loop; record it with `hotloop run`")
+    result = predict_change(Evidence(data, report), wanted)
+    gain = result.gain
+    if as_json:
+        effects = [
+            {"part": x.change.part, "left": x.change.left, "share": x.share, "matched": list(x.matched)} for x in result.effects
+        ]
+        speedup = {"low": gain.low, "mid": gain.mid, "high": gain.high}
+        click.echo(
+            json.dumps(
+                {"effects": effects, "predicted_speedup": speedup, "loop_s": result.loop_s, "after_s": result.after_s}, indent=1
+            )
+        )
+        return
+    for effect in result.effects:
+        click.echo(f"{effect.change.describe()}: now {effect.share * 100:.1f} % of the loop ({', '.join(effect.matched)})")
+    click.echo(
+        f"the loop: {result.loop_s:.2f} s → {result.after_s:.2f} s, {gain.mid:.2f} × as fast ({gain.low:.2f}-{gain.high:.2f})"
+    )
+    click.echo('next: make the change, then hotloop ab "before" "after"')

@@ -1,0 +1,125 @@
+"""`explain-gap` as text, HTML and JSON.
+
+What lives here: a `Gap` in, documents out. The amounts shown are the exact parts; names are escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..analyse.gap import CALLS, COST, EPISODES, STEPS, WORK, Cause, Gap, Side
+from ..record.summary import escape
+from .comparison import signed_text
+from .html.plain import el, page, table
+from .units import duration_text
+
+VERSION = 1
+SHOWN = 15
+FACTORS = (EPISODES, STEPS, WORK, CALLS, COST)
+
+
+def cause_text(cause: Cause) -> str:
+    ratio = "new" if math.isinf(cause.ratio) else "gone" if cause.ratio == 0 else f"×{cause.ratio:.2f}"
+    names = ", ".join(escape(name) for name in cause.components[:4]) + (" …" if len(cause.components) > 4 else "")
+    if not cause.components:
+        return f"{'longer' if cause.ratio > 1 else 'shorter'} episodes ({ratio} {cause.factor})"
+    if cause.factor == CALLS:
+        return f"{'more' if cause.ratio > 1 else 'fewer'} calls per step ({ratio}): {names}"
+    return f"{'dearer' if cause.ratio > 1 else 'cheaper'} calls ({ratio}): {names}"
+
+
+def headline(gap: Gap) -> list[str]:
+    small, large = (f"{duration_text(s.total_ns)}" for s in (gap.small, gap.large))
+    what = EPISODES if EPISODES in gap.by_factor else WORK
+    beyond = gap.ratio / gap.expected_ratio
+    product = " × ".join(f"{gap.factors[f]:.3g} {f}" for f in FACTORS if f in gap.factors)
+    return [
+        f"{small} → {large}: ×{gap.ratio:.3g}",
+        f"in proportion to the {what} (×{gap.expected_ratio:.3g}): {duration_text(gap.small.total_ns * gap.expected_ratio)}; "
+        f"it is {beyond:.3g} times that",
+        f"×{gap.ratio:.4g} = {product}",
+    ]
+
+
+def counts_text(gap: Gap) -> str:
+    rows = []
+    for side in (gap.small, gap.large):
+        per = f", {side.steps / side.episodes:,.1f} per episode" if side.episodes else ""
+        episodes = f"{side.episodes:,} episodes, " if side.episodes else ""
+        rows.append(f"{escape(side.name)}: {episodes}{side.steps:,} {escape(side.step_unit)}{per}")
+    return "\n".join(rows)
+
+
+def _cells(gap: Gap) -> list[list[str]]:
+    shown = [f for f in FACTORS if f in gap.by_factor]
+    rows = [
+        [
+            "total",
+            duration_text(gap.small.total_ns),
+            duration_text(gap.large.total_ns),
+            *(signed_text(gap.by_factor[f]) for f in shown),
+        ]
+    ]
+    for part in gap.parts:
+        amounts = [signed_text(part.by_factor.get(f, 0)) for f in shown]
+        rows.append([escape(part.name), duration_text(part.small_ns), duration_text(part.large_ns), *amounts])
+    return rows
+
+
+def gap_text(gap: Gap) -> str:
+    heads = ["component", "small", "large", *(f for f in FACTORS if f in gap.by_factor)]
+    rows = [heads, *_cells(gap)[: SHOWN + 1]]
+    widths = [min(36, max(len(row[i]) for row in rows)) for i in range(len(heads))]
+    lines = [counts_text(gap), *headline(gap), "", "the difference, split exactly (rows and columns add up)"]
+    lines += [
+        "  ".join(cell[:w].ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    ]
+    if len(gap.parts) > SHOWN:
+        rest = gap.parts[SHOWN:]
+        lines.append(f"… {len(rest)} more with {signed_text(sum(p.large_ns - p.small_ns for p in rest))}; all are in --json")
+    lines += ["", "beyond what was expected, largest first"]
+    whole = gap.large.total_ns - gap.small.total_ns
+    for i, cause in enumerate(gap.causes[:8], 1):
+        share = f"{cause.ns / whole * 100:.1f} % of the difference" if whole else ""
+        lines.append(f"  {i}. {signed_text(cause.ns)}  {share}  {cause_text(cause)}")
+    return "\n".join(lines)
+
+
+def gap_page(gap: Gap) -> str:
+    heads = ["component", "small", "large", *(f for f in FACTORS if f in gap.by_factor)]
+    causes = [el("li", f"{signed_text(c.ns)}: {cause_text(c)}") for c in gap.causes[:20]]
+    return page(
+        "Explained gap",
+        el("section", *(el("p", line) for line in [*counts_text(gap).splitlines(), *headline(gap)])),
+        el("section", el("h2", "Beyond what was expected"), el("ol", *causes)),
+        el("section", el("h2", "The difference, split exactly"), table(heads, _cells(gap))),
+    )
+
+
+def gap_data(gap: Gap) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "small": _side_data(gap.small),
+        "large": _side_data(gap.large),
+        "ratio": gap.ratio,
+        "expected_ratio": gap.expected_ratio,
+        "factors": gap.factors,
+        "difference_ns": gap.large.total_ns - gap.small.total_ns,
+        "by_factor_ns": gap.by_factor,
+        "components": [
+            {"name": p.name, "small_ns": p.small_ns, "large_ns": p.large_ns, "by_factor_ns": p.by_factor, "ratios": p.ratios}
+            for p in gap.parts
+        ],
+        "causes": [_cause_data(cause) for cause in gap.causes],
+    }
+
+
+def _side_data(s: Side) -> dict[str, Any]:
+    return {"name": s.name, "total_ns": s.total_ns, "episodes": s.episodes, "steps": s.steps, "step_unit": s.step_unit}
+
+
+def _cause_data(c: Cause) -> dict[str, Any]:
+    ratio = c.ratio if math.isfinite(c.ratio) else None
+    return {"factor": c.factor, "components": list(c.components), "ratio": ratio, "ns": c.ns, "text": cause_text(c)}

@@ -1,0 +1,94 @@
+"""The training loop as the page shows it: what was found, the phases, the lines.
+
+What lives here: selection and rounding, no markup. Invariants: every text went through `show`; the phases' shares are whole
+tenths of a percent and add up to 100 %, those of the parts to their phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...analyse.report import Report
+from ...model.finding import NOTE, Finding
+from ...model.session import Source
+from ..opening import nothing_text, span_text
+from ..phases import Part, Spot, inferred_share, list_other_spots, list_parts, list_spots, waiting_share
+from .names import show
+
+_MOST_FINDINGS = 40
+
+
+def findings_data(report: Report, findings: Sequence[Finding] | None) -> dict[str, Any] | None:
+    """None where nobody looked for any, or where there is neither a finding nor a phase to speak of."""
+    if findings is None or not (findings or report.phases.known):
+        return None
+    quiet = all(finding.severity == NOTE for finding in findings)
+    return {
+        "nothing": show(nothing_text(report), 600) if quiet else "",
+        "rows": [
+            {
+                "severity": f.severity,
+                "cause": show(f.cause, 80),
+                "title": show(f.title, 600),
+                "where": show(f"{f.file}:{f.line}" if f.file and f.line > 0 else f.file, 300),
+                "function": show(f.function, 200),
+                "span": show(f.span, 200),
+                "share": round(min(1.0, max(0.0, f.share)) * 1000),
+                "gain": [round(x, 3) for x in (f.gain.low, f.gain.mid, f.gain.high)],
+                "evidence": [show(text, 600) for text in f.evidence[:20]],
+                "action": show(f.action, 1200),
+                "verify": show(f.verify, 600),
+            }
+            for f in findings[:_MOST_FINDINGS]
+        ],
+    }
+
+
+def phases_data(report: Report) -> dict[str, Any] | None:
+    if not report.phases.known:
+        return None
+    return {
+        "loop_ns": report.phases.loop_ns,
+        "startup_ns": report.phases.startup_ns,
+        "direct": round(report.phases.direct_coverage * 1000),
+        "rows": [_row(row) for row in list_parts(report)],
+    }
+
+
+def _row(row: Part) -> dict[str, Any]:
+    return {
+        "name": show(row.name, 200),
+        "kind": row.kind,
+        "ns": row.ns,
+        "inferred_ns": row.inferred_ns,
+        "waiting_ns": row.waiting_ns,
+        "share": row.share,
+        "inferred": inferred_share(row),
+        "waiting": waiting_share(row),
+        "parts": [_row(part) for part in row.parts],
+    }
+
+
+def lines_data(report: Report, sources: Mapping[str, Source] | None, limit: int) -> dict[str, Any] | None:
+    """The lines of the main track, and those of all others; shares are of the samples of each."""
+    groups = [list_spots(report, sources), list_other_spots(report, sources)]
+    if not any(groups):
+        return None
+    return {
+        "groups": [
+            {
+                "samples": sum(spot.samples for spot in group),
+                "there": len(group),
+                "rows": [_spot(spot) for spot in group[:limit]],
+            }
+            for group in groups
+        ]
+    }
+
+
+def _spot(spot: Spot) -> list[Any]:
+    return [
+        show(spot.where, 200), show(spot.function, 200), show(spot.text, 200), spot.phase, show(span_text(spot), 200),
+        spot.samples, round(spot.share * 1000), show(spot.inner, 300), show(f"{spot.file}:{spot.line}", 400),
+    ]  # fmt: skip

@@ -1,0 +1,184 @@
+"""An investigation as text, Markdown, HTML and JSON.
+
+What lives here: results in, documents out; one table of cells feeds all of them. Text that came from a plan or a session is
+escaped for where it goes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..analyse.investigation import Investigation, Result
+from ..analyse.stats import Interval
+from ..record.summary import escape
+from .comparison import comparison_data, quality_text, unit_text
+from .comparison_page import comparison_sections
+from .html.drawings import Bar, draw_forest
+from .html.plain import Markup, el, page, table
+from .units import duration_text, rate_text
+
+VERSION = 1
+HEADS = ("hypothesis", "expected", "confidence", "measured", "95 % CI", "verdict", "against expectation")
+
+
+def expected_text(expected: tuple[float, float] | None) -> str:
+    """
+    >>> expected_text((2.0, 3.0)), expected_text((1.0, 1.1)), expected_text(None)
+    ('2-3x', '<1.1x', '')
+    """
+    if expected is None:
+        return ""
+    low, high = expected
+    return f"<{high:g}x" if low == 1 and high > 1 else f"{low:g}x" if low == high else f"{low:g}-{high:g}x"
+
+
+def _cells(r: Result) -> list[str]:
+    h, c = r.hypothesis, r.comparison
+    head = [h.name, expected_text(h.expected), h.confidence]
+    if c is None:
+        return [*head, "", "", "failed", r.problem]
+    s = c.speedup
+    bounds = "" if s.low is None or s.high is None else f"[{s.low:.2f}, {s.high:.2f}]"
+    return [*head, f"{s.mid:.2f}x", bounds, c.verdict, r.against]
+
+
+def _actions(x: Investigation) -> list[str]:
+    lines = []
+    for r in x.actions:
+        c = r.comparison
+        if c is not None:
+            saved = duration_text(-c.total.delta_ns)
+            lines.append(f"{r.hypothesis.name}: {_range(c.speedup)}, saves {saved} in {duration_text(c.total.a_ns)}")
+    return lines
+
+
+def _doubts(x: Investigation) -> list[str]:
+    """What is not decided, with what it would take, and what speaks against the numbers."""
+    out = []
+    for r in x.results:
+        c = r.comparison
+        if c is None:
+            out.append(f"{r.hypothesis.name}: {r.problem}")
+            continue
+        if c.verdict == "undecided":
+            needed = "" if c.needed_pairs is None else f"; ±{c.margin * 100:g} % needs about {c.needed_pairs:,} rounds"
+            why = c.reason or "" if c.detectable is None else c.reason or f"catches ±{c.detectable * 100:.1f} %"
+            out.append(f"{r.hypothesis.name}: undecided ({why}{needed})")
+        out += [f"{r.hypothesis.name}: {note}" for note in c.quality.notes if note != c.reason]
+        if c.returned is not None and c.returned.verdict != "undecided":
+            out.append(f"{r.hypothesis.name}: return is {c.returned.verdict} ({c.returned.a:.4g} → {c.returned.b:.4g})")
+    return out
+
+
+def _range(x: Interval) -> str:
+    return f"{x.mid:.2f}x" + ("" if x.low is None or x.high is None else f" [{x.low:.2f}, {x.high:.2f}]")
+
+
+def _facts(x: Investigation) -> list[str]:
+    out = [f"baseline: {x.baseline}", f"{x.rounds} rounds, all variants in turns; margin ±{x.margin * 100:g} %"]
+    if x.baseline_rate is not None:
+        rate = x.baseline_rate
+        bounds = "" if rate.low is None or rate.high is None else f" [{rate_text(rate.low)}, {rate_text(rate.high)}]"
+        out.append(f"baseline speed: {rate_text(rate.mid)}{bounds} {unit_text(x.unit)}s a second")
+    return out
+
+
+def investigation_text(x: Investigation) -> str:
+    rows = [list(HEADS), *([escape(cell) for cell in _cells(r)] for r in x.results)]
+    widths = [min(44, max(len(row[i]) for row in rows)) for i in range(len(HEADS))]
+    lines = [f"INVESTIGATION  {escape(x.name)}", *(escape(fact) for fact in _facts(x)), ""]
+    lines += [
+        "  ".join(cell[:w].ljust(w) if i < 6 else cell for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]
+    for title, items in _lists(x):
+        lines += ["", title, *(f"  {escape(item)}" for item in items)]
+    return "\n".join(lines)
+
+
+def _lists(x: Investigation) -> list[tuple[str, list[str]]]:
+    out = []
+    if x.goals:
+        out.append(("GOALS", [f"{g.name}: {g.wanted}: {g.status.upper()}  ({g.best})" for g in x.goals]))
+    actions = [f"{i}. {text}" for i, text in enumerate(_actions(x), 1)]
+    out.append(("ACTIONS, by measured gain", actions or ["nothing is shown to be faster"]))
+    if doubts := _doubts(x):
+        out.append(("OPEN", doubts))
+    return out
+
+
+# ---- Markdown ----
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_{}\[\]()<>#+\-!|~&])", r"\\\1", escape(text))
+
+
+def investigation_markdown(x: Investigation) -> str:
+    lines = [f"# {_plain(x.name)}", "", *(f"- {_plain(fact)}" for fact in _facts(x)), ""]
+    lines += [f"| {' | '.join(HEADS)} |", "|" + "---|" * len(HEADS)]
+    lines += [f"| {' | '.join(_plain(cell) for cell in _cells(r))} |" for r in x.results]
+    for title, items in _lists(x):
+        lines += ["", f"## {title.capitalize()}", "", *(f"- {_plain(item)}" for item in items)]
+    return "\n".join(lines) + "\n"
+
+
+# ---- HTML ----
+
+
+def investigation_page(x: Investigation) -> str:
+    measured = [r for r in x.results if r.comparison is not None]
+    bars, hopes = [], []
+    for r in measured:
+        if r.comparison is not None:
+            s = r.comparison.speedup
+            bars.append(Bar(r.hypothesis.name, s.mid, s.low, s.high, f"{s.mid:.2f}x", r.comparison.verdict))
+            hopes.append(r.hypothesis.expected)
+    sections = [
+        el("section", *(el("p", fact) for fact in _facts(x))),
+        el("section", el("h2", "Measured against expected"), *([draw_forest(bars, hopes)] if bars else []), _page_table(x)),
+        *(
+            el("section", el("h2", title.capitalize()), el("ul", *(el("li", item) for item in items)))
+            for title, items in _lists(x)
+        ),
+    ]
+    for r in measured:
+        if r.comparison is not None:
+            inner = comparison_sections(r.comparison, (), (x.baseline, r.hypothesis.command))
+            sections.append(el("details", el("summary", f"{r.hypothesis.name}: {quality_text(r.comparison)}"), *inner))
+    return page(x.name, *sections)
+
+
+def _page_table(x: Investigation) -> Markup:
+    rows = []
+    for r in x.results:
+        *cells, verdict, against = _cells(r)
+        rows.append([*cells, el("td", verdict, class_=verdict), el("td", against, class_="words")])
+    return table([*HEADS[:-1], el("th", HEADS[-1], class_="words")], rows)
+
+
+# ---- JSON ----
+
+
+def investigation_data(x: Investigation) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "name": x.name,
+        "unit": x.unit,
+        "rounds": x.rounds,
+        "margin": x.margin,
+        "baseline": x.baseline,
+        "results": [
+            {
+                "name": r.hypothesis.name, "command": r.hypothesis.command, "expected": r.hypothesis.expected,
+                "confidence": r.hypothesis.confidence or None, "note": r.hypothesis.note or None, "problem": r.problem or None,
+                "against_expectation": r.against or None,
+                "comparison": comparison_data(r.comparison, (), (x.baseline, r.hypothesis.command)) if r.comparison else None,
+            }
+            for r in x.results
+        ],
+        "goals": [{"name": g.name, "wanted": g.wanted, "status": g.status, "best": g.best} for g in x.goals],
+        "actions": [r.hypothesis.name for r in x.actions],
+    }  # fmt: skip

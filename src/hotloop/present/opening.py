@@ -1,0 +1,206 @@
+"""The first screen of a run's report: why it is slow, which phases the loop spent its time in, at which lines.
+
+What lives here: findings, phases and lines as rich renderables. Shares are of the training loop. A session without phases
+(spans only) has none of this, its report begins with the balance sheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..analyse.report import Report
+from ..model.finding import CRITICAL, NOTE, WARNING, Finding
+from ..model.session import Source
+from ..model.sheet import SPAN, WAITING
+from ..record.summary import escape, shorten
+from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts
+from .phases import BETWEEN, Part, Spot, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, waiting_share
+from .units import count_text, duration_text, share_text
+
+FINDINGS_SHOWN, EVIDENCE_SHOWN, LINES_SHOWN, OTHER_LINES_SHOWN, PARTS_SHOWN = 5, 3, 10, 4, 8
+_LEAST_SHARE = 5  # tenths of a percent of the loop that are a row of their own
+_SEVERITY_STYLE = {CRITICAL: "bold red", WARNING: "yellow", NOTE: ""}
+
+
+def opening(
+    report: Report, findings: Sequence[Finding] | None, sources: Mapping[str, Source] | None, width: int
+) -> list[RenderableType]:
+    """The sections, as far as there is something to say. `findings` is None where nobody looked for any."""
+    sections: list[RenderableType] = []
+    parts = list_parts(report) if report.phases.known else ()
+    if findings or (findings is not None and parts):
+        sections.append(_findings(report, findings, width))
+    if parts:
+        sections.append(_phases(report, parts, width))
+    return sections + _lines(report, sources, width)
+
+
+# ---- findings ----
+
+
+def nothing_text(report: Report) -> str:
+    """What to say of a run without a culprit: where its time goes all the same."""
+    if not (report.counters.get("env_steps") or report.counters.get("updates")):
+        return "nothing to judge: no env step and no update was seen, so the training loop had not begun"
+    phases = [p for p in list_parts(report) if not p.kind] if report.phases.known else []
+    if not phases:
+        return "nothing stands out"
+    top = phases[0]
+    largest = max((p for p in top.parts if p.name != BETWEEN), key=lambda p: p.ns, default=None)
+    inside = f"; its largest part is {escape(largest.name)}, {largest.share / 10:.1f} %" if largest else ""
+    how = "waiting" if 2 * top.waiting_ns > top.ns else "compute-bound"
+    return f"nothing stands out: {how} in {escape(top.name)}, {top.share / 10:.1f} % of the loop{inside}"
+
+
+def gain_text(finding: Finding) -> str:
+    """
+    >>> from ..model.finding import Gain
+    >>> gain_text(Finding("x", "", "", "", 0, "", 0.5, Gain(1.1, 1.6, 2.0), (), "", ""))
+    'predicted 1.60× faster (1.10–2.00×)'
+    """
+    g = finding.gain
+    return f"predicted {g.mid:.2f}× faster ({g.low:.2f}–{g.high:.2f}×)"
+
+
+def place_text(finding: Finding) -> str:
+    where = f"{escape(finding.file)}:{finding.line}" if finding.file and finding.line > 0 else escape(finding.file)
+    return " ".join(x for x in (where, escape(finding.function)) if x)
+
+
+def _findings(report: Report, findings: Sequence[Finding], width: int) -> RenderableType:
+    rows: list[RenderableType] = [Text("FINDINGS", style="bold")]
+    if all(f.severity == NOTE for f in findings):
+        rows += fold_text(nothing_text(report), width, "  ", "  ")
+    for number, finding in enumerate(findings[:FINDINGS_SHOWN], 1):
+        rows += _finding(finding, number, width, evidence=EVIDENCE_SHOWN if number == 1 else 1)
+    for finding in findings[FINDINGS_SHOWN:]:
+        head = f"  … {escape(finding.cause)}, {place_text(finding)}, {gain_text(finding)}"
+        rows.append(Text(shorten(head, width), style=FAINT))
+    if findings:
+        rows += fold_text(f"more on a cause: hotloop explain {escape(findings[0].cause)}", width, "  ", "    ", FAINT)
+    return Group(*rows, "")
+
+
+def _finding(finding: Finding, number: int, width: int, evidence: int) -> list[Text]:
+    head = f"{number}. {finding.severity} · {escape(finding.cause)}"
+    lines = [Text("  " + shorten(head, width - 2), style=_SEVERITY_STYLE[finding.severity])]
+    indent = "     "
+    lines += fold_text(escape(finding.title), width, indent, indent)
+    facts = [place_text(finding), f"{share_text(finding.share)} of the loop", gain_text(finding)]
+    lines += [Text(shorten(x, width)) for x in join_facts(filter(None, facts), width, indent).splitlines()]
+    for word, text in (
+        *(("seen", escape(x)) for x in finding.evidence[:evidence]),
+        ("do", escape(finding.action)),
+        ("check", escape(finding.verify)),
+    ):
+        if text:
+            style = "" if word == "do" else FAINT
+            lines += fold_text(text, width, f"{indent}{word + ':':<7}", indent + " " * 7, style)
+    return lines
+
+
+# ---- phases ----
+
+
+def _phases(report: Report, parts: Sequence[Part], width: int) -> RenderableType:
+    bar = min(40, width - 60)
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", expand=False)
+    table.add_column("PHASES OF THE LOOP", no_wrap=True, overflow="ellipsis", max_width=max(20, width - max(bar, 0) - 36))
+    for head in ("share", "time", "inferred", "waiting"):
+        table.add_column(head, justify="right", no_wrap=True)
+    if bar >= 10:
+        table.add_column("", no_wrap=True, width=bar)
+    loop = report.phases.loop_ns
+
+    def add(name: Text, row: Part) -> None:
+        cells = [share_text(row.share / 1000), duration_text(row.ns)]
+        cells += [share_text(x / 1000) if x else "" for x in (inferred_share(row), waiting_share(row))]
+        table.add_row(name, *cells, *([draw_bar(_mix(row), loop, bar)] if bar >= 10 else []))
+
+    for row in parts:
+        add(Text(escape(row.name), style="bold" if not row.kind else STYLE[row.kind]), row)
+        below = fold_parts(row.parts, _LEAST_SHARE, PARTS_SHOWN)
+        for i, part in enumerate(below):
+            name = Text("└ " if i == len(below) - 1 else "├ ", style=FAINT)
+            name.append("≈ " if part.inferred_ns else "", style=FAINT).append(escape(part.name))
+            add(name, part)
+    if report.phases.startup_ns:
+        table.add_row(Text("(start-up, shut-down)", style=FAINT), "", duration_text(report.phases.startup_ns), "", "")
+    key = Text("  ")
+    for i, (kind, word) in enumerate(((SPAN, "measured"), (INFERRED, "≈ inferred"), (WAITING, "waiting"))):
+        key.append("   " if i else "").append(f"{FILL[kind]} ", style=STYLE[kind]).append(word)
+    note = (
+        f"{share_text(report.phases.direct_coverage)} of the loop was measured directly. ≈ lies between two measured calls, "
+        "or in a call outside its measured parts; its phase follows from the calls around it and the lines seen there."
+    )
+    return Group(table, key, *fold_text(note, width, "  ", "  ", FAINT), "")
+
+
+def _mix(row: Part) -> dict[str, int]:
+    if row.kind:
+        return {row.kind: row.ns}
+    return {SPAN: row.direct_ns - row.waiting_ns, INFERRED: row.inferred_ns, WAITING: row.waiting_ns}
+
+
+# ---- lines ----
+
+
+def _lines(report: Report, sources: Mapping[str, Source] | None, width: int) -> list[RenderableType]:
+    own, others = list_spots(report, sources), list_other_spots(report, sources)
+    sections: list[RenderableType] = []
+    if own:
+        total = sum(x.samples for x in own)
+        title = f"LINES  (share of the {'loop' if report.phases.known else 'time'}, {total:,} samples)"
+        sections.append(_spots(title, own[:LINES_SHOWN], width))
+    if others:
+        title = "LINES OF OTHER THREADS AND PROCESSES  (share of their samples at work)"
+        sections.append(_spots(title, others[:OTHER_LINES_SHOWN], width))
+    return sections
+
+
+def _spots(title: str, spots: Sequence[Spot], width: int) -> RenderableType:
+    """Two rows each: where and in which phase; what stands there, and what it leads to."""
+    rows: list[RenderableType] = [Text(title, style="bold")]
+    counts = [count_text(x.samples) for x in spots]
+    room = max(map(len, counts))
+    for i, spot in enumerate(spots):
+        head = f"{share_text(spot.share):>8}  {counts[i]:>{room}}  "
+        span = span_text(spot)
+        space = width - len(head) - len(span) - 2
+        if space < 20:  # the span goes below
+            span, space = "", width - len(head)
+        line = Text(head + fit_place(escape(spot.where), escape(spot.function), space).ljust(space if span else 0))
+        rows.append(line.append(f"  {span}" if span else "", style=FAINT))
+        known = i and (spots[i - 1].file, spots[i - 1].line) == (spot.file, spot.line)
+        said = [] if known else [escape(spot.text)]
+        said += [f"→ {escape(spot.inner)}"] if spot.inner else []
+        text = "  ".join(filter(None, said if span else [*said, span_text(spot)]))
+        if text:
+            rows.append(Text(" " * len(head) + shorten(text, width - len(head)), style=FAINT))
+    return Group(*rows, "")
+
+
+def span_text(spot: Spot) -> str:
+    """The innermost span, with the phase where its name does not say it."""
+    if not spot.span:
+        return escape(spot.phase) or BETWEEN
+    if not spot.phase or spot.span.startswith(f"{spot.phase}/"):
+        return escape(spot.span)
+    return escape(f"{spot.phase}/…/{spot.span}")
+
+
+def fit_place(where: str, function: str, limit: int) -> str:
+    """File, line and function; where there is no room, first without the outer folders.
+
+    >>> fit_place("a/long/path/train.py:3", "f", 30), fit_place("a/long/path/train.py:3", "f", 20)
+    ('a/long/path/train.py:3 f', '…/path/train.py:3 f')
+    """
+    text = f"{where} {function}"
+    while len(text) > limit and "/" in where.removeprefix("…/"):
+        where = "…/" + where.removeprefix("…/").partition("/")[2]
+        text = f"{where} {function}"
+    return shorten(text, limit)

@@ -1,0 +1,105 @@
+"""Sentences that several views say alike: how the script ended, what was counted, what is inferred, which hooks failed.
+
+What lives here: results in, plain sentences out; names from a session are escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..analyse.report import Report
+from ..model import shard as m
+from ..model.sheet import Sheet
+from ..record.summary import escape
+from .units import count_text, share_text
+
+_FAILED = "failed"
+_ODD_STATES = (_FAILED, "note")
+_MOST_NOTES = 20
+_WORK = ("env_steps", "updates", "samples", "episodes")
+
+
+def end_text(meta: Mapping[str, Any]) -> str:
+    """How the script ended, where that is worth a sentence.
+
+    >>> end_text({"exit": {"code": 137, "how": "killed by SIGKILL"}}), end_text({"exit": {"code": 0, "how": "ended by itself"}})
+    ('the script was killed by SIGKILL; this is what it did until then', '')
+    """
+    said = meta.get("exit")
+    how = said.get("how") if isinstance(said, dict) else None
+    if not isinstance(how, str) or not how or how == "ended by itself":
+        return ""
+    verb = "was " if how.startswith("killed") else ""
+    return f"the script {verb}{escape(how[:200])}; this is what it did until then"
+
+
+def work_facts(counters: Mapping[str, int]) -> list[str]:
+    """What was counted, the known counters first, and the replay ratio where it follows.
+
+    >>> work_facts({"samples": 6400, "env_steps": 200, "updates": 100})
+    ['200 env steps', '100 updates', '6,400 samples', 'replay ratio 32.0 (samples/env steps)']
+    """
+    order = [*(name for name in _WORK if name in counters), *(name for name in counters if name not in _WORK)]
+    facts = [f"{count_text(counters[name])} {escape(name).replace('_', ' ')}" for name in order]
+    ratio = replay_ratio(counters)
+    if ratio is not None:
+        facts.append(f"replay ratio {ratio:{'.1f' if ratio >= 1 else '.2g'}} (samples/env steps)")
+    return facts
+
+
+def replay_ratio(counters: Mapping[str, int]) -> float | None:
+    """Samples learned from for each step of the environment, where both were counted."""
+    steps, samples = counters.get("env_steps", 0), counters.get("samples", 0)
+    return samples / steps if steps > 0 and samples > 0 else None
+
+
+def inferred_text(report: Report) -> str:
+    """Which part of the balance sheet was not measured, and how it was found; nothing where all of it was."""
+    sheet = report.sheet
+    if sheet is None or not sheet.wall_ns:
+        return ""
+    handed, between = split_inferred(report, sheet)
+    parts = []
+    if handed:
+        parts.append(
+            f"≈ {share_text(handed / sheet.wall_ns)} is inferred: the track waited for work it had handed over, and that "
+            "time is shared out by the thread-time the work took"
+        )
+    if between:
+        parts.append(
+            f"≈ {share_text(between / sheet.wall_ns)} {'lies' if handed else 'is inferred: it lies'} between two measured "
+            "calls, and is named after the phase of the calls around it"
+        )
+    return "; ".join([*parts, "all else was measured directly"]) if parts else ""
+
+
+def split_inferred(report: Report, sheet: Sheet) -> tuple[int, int]:
+    """Nanoseconds of inferred leaves: of work that was handed over, and between two calls."""
+    between_below: list[bool] = []  # by row: is the outermost inferred row above it a stretch between calls
+    handed = between = 0
+    for row in sheet.rows:
+        if row.inferred and row.parent >= 0 and sheet.rows[row.parent].inferred:
+            between_below.append(between_below[row.parent])
+        else:
+            between_below.append(row.branch >= 0 and report.ledger.tree[row.branch].kind == m.INFERRED)
+        if row.leaf and row.inferred:
+            if between_below[-1]:
+                between += row.ns
+            else:
+                handed += row.ns
+    return handed, between
+
+
+def hook_notes(hooks: Sequence[Mapping[str, str]]) -> list[str]:
+    """The hooks that could not do their work, each once."""
+    odd = Counter((x["integration"], x["state"], x["detail"]) for x in hooks if x.get("state") in _ODD_STATES)
+    notes = []
+    for (integration, state, detail), processes in list(odd.items())[:_MOST_NOTES]:
+        verb = "failed" if state == _FAILED else "say"
+        where = f" in {processes} processes" if processes > 1 else ""
+        notes.append(f"the hooks for {escape(integration)} {verb}{where}: {escape(detail)}")
+    if len(odd) > _MOST_NOTES:
+        notes.append(f"and {len(odd) - _MOST_NOTES} more notes of hooks; all are in --json")
+    return notes

@@ -1,0 +1,173 @@
+"""The first screen of a run's report: findings, phases, lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
+from hotloop.analyse.phases import Phases
+from hotloop.analyse.timeline import make_timeline
+from hotloop.model.sheet import KINDS
+from hotloop.present.detailed import session_report
+from hotloop.present.html.data import Limits, page_data
+from hotloop.present.json import report_data
+from hotloop.present.phases import BETWEEN, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, short_file
+from hotloop.present.terminal import report_text
+from hotloop.present.words import inferred_text, split_inferred
+
+from .loops import FILE, MS, finding, make_loop
+
+
+@pytest.fixture(scope="module")
+def loop():
+    return make_loop()
+
+
+def text_of(loop, findings=None, width=100):
+    session, report = loop
+    return report_text(report, None, find_bottlenecks(list_operations(report), 0), width, findings, session.sources)
+
+
+def test_the_phases_add_up_to_the_loop_and_their_parts_to_them(loop):
+    _, report = loop
+    rows = list_parts(report)
+    assert sum(row.ns for row in rows) == report.phases.loop_ns == 1000 * MS
+    assert sum(row.share for row in rows) == 1000
+    for row in rows:
+        if row.parts:
+            assert sum(part.ns for part in row.parts) == row.ns
+            assert sum(part.share for part in row.parts) == row.share
+            assert sum(part.waiting_ns for part in row.parts) == row.waiting_ns
+
+
+def test_wrappers_count_for_the_call_they_are_in_and_containers_hand_down_to_their_parts(loop):
+    _, report = loop
+    learn, collect, *_ = list_parts(report)
+    assert [(part.name, part.ns // MS, part.waiting_ns // MS) for part in learn.parts] == [
+        ("backward", 400, 0),
+        ("optimizer", 120, 0),
+        (BETWEEN, 20, 0),
+    ]
+    assert [(part.name, part.ns // MS, part.waiting_ns // MS) for part in collect.parts] == [
+        ("env_step", 350, 50),
+        ("policy", 50, 0),
+        (BETWEEN, 30, 0),
+    ]
+    assert inferred_share(collect) == 30
+
+
+def test_small_parts_are_gathered_and_still_add_up(loop):
+    _, report = loop
+    learn = list_parts(report)[0]
+    folded = fold_parts(learn.parts, least_share=150, most=8)
+    assert [part.name for part in folded] == ["backward", "(2 more)"]
+    assert sum(part.ns for part in folded) == learn.ns and sum(part.share for part in folded) == learn.share
+    assert fold_parts(learn.parts, least_share=999, most=8) == ()
+
+
+def test_lines_are_merged_over_comprehensions_and_carry_their_source(loop):
+    session, report = loop
+    spots = list_spots(report, session.sources)
+    assert [(x.where, x.function, x.samples, x.text, x.phase) for x in spots] == [
+        ("train.py:30", "learn", 40, "loss.backward()", "learn"),
+        ("train.py:11", "Grid.step", 30, "return sum(x * x for x in board)", "collect"),
+    ]
+    assert spots[0].inner == "Linear.forward (torch/nn/linear.py:134)"
+    assert sum(x.share for x in spots) == pytest.approx(1)
+    assert [(x.where, x.samples) for x in list_other_spots(report, None)] == [("train.py:11", 5)]
+
+
+def test_a_file_outside_the_folder_keeps_its_last_parts():
+    assert short_file("/home/me/other/rl/train.py", "/home/me/rl") == "…/rl/train.py"
+    assert short_file("train.py", "/") == "train.py"
+    assert short_file("C:\\me\\rl\\train.py", "C:\\me\\rl") == "train.py"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_findings_phases_and_lines_come_first_and_fit(loop, width):
+    text = text_of(loop, (finding(), finding("logging-heavy", 1.04)), width)
+    assert max(map(len, text.splitlines())) <= width
+    sections = ["FINDINGS", "PHASES OF THE LOOP", "LINES ", "WHERE", "OPERATIONS", "QUALITY"]
+    places = [text.index(name) for name in sections]
+    assert places == sorted(places)
+    words = " ".join(text.split())
+    assert "1. critical · env-step-hot" in words and "2. note · logging-heavy" in words
+    assert "train.py:11 Grid.step" in words and "predicted 2.40× faster (1.92–2.64×)" in words
+    assert "do: Vectorise the board." in words and "hotloop explain env-step-hot" in words
+    assert "100 env steps · 10 updates · 3,200 samples" in words and "replay ratio 32.0" in words
+    assert "nothing stands out" not in words
+    assert re.search(r"\(start-up, shut-down\) +250 ms", text)
+
+
+def test_without_a_finding_the_report_says_where_the_work_is(loop):
+    words = " ".join(text_of(loop, ()).split())
+    assert "nothing stands out: compute-bound in learn, 54.0 % of the loop; its largest part is backward, 40.0 %" in words
+    notes = " ".join(text_of(loop, (finding("warm-up", 3.0),)).split())
+    assert "nothing stands out" in notes and "1. note · warm-up" in notes
+
+
+def test_a_run_that_ended_before_its_loop_is_not_judged(loop):
+    session, report = loop
+    text = text_of((session, replace(report, counters={"resets": 1})), ())
+    assert "nothing to judge" in text and "compute-bound" not in text
+
+
+def test_where_nobody_looked_nothing_is_claimed(loop):
+    text = text_of(loop, None)
+    assert "FINDINGS" not in text and "nothing stands out" not in text and "PHASES OF THE LOOP" in text
+
+
+def test_a_session_without_phases_looks_as_before(loop):
+    session, report = loop
+    bare = replace(report, phases=Phases(0, 0, 0, 0, ()), lines=(), hooks=())
+    text = text_of((session, bare), ())
+    assert text.splitlines()[3].startswith("WHERE THE TIME WENT")
+    assert "10 updates" in text.splitlines()[1] and "replay ratio" not in text
+    data = page_data(bare, make_timeline(session), None, Limits(), (), session.sources)
+    assert data["findings"] is None and data["phases"] is None and data["lines"] is None
+
+
+def test_hooks_that_failed_are_a_note_of_the_quality_once(loop):
+    text = text_of(loop)
+    (line,) = [line for line in text.splitlines() if "torchrl" in line]
+    assert line == "  note: the hooks for torchrl failed in 2 processes: torchrl: ImportError: \\x1b[31mno"
+    assert text.index("QUALITY") < text.index("torchrl") and "27 hooks" not in text
+
+
+def test_how_the_script_died_is_said_at_the_top():
+    text = text_of(make_loop(exit={"code": 137, "how": "killed by SIGKILL"}), ())
+    assert "the script was killed by SIGKILL" in text[: text.index("FINDINGS")]
+    assert "the script" not in text_of(make_loop(exit={"code": 0, "how": "ended by itself"}), None)
+
+
+def test_the_footnote_tells_the_two_kinds_of_inferred_time_apart(loop):
+    _, report = loop
+    assert split_inferred(report, report.sheet) == (0, 30 * MS)
+    assert sum(report.sheet.total_ns(kind, inferred=True) for kind in KINDS) == 30 * MS
+    said = inferred_text(report)
+    assert "lies between two measured calls" in said and "handed over" not in said
+
+
+def test_nothing_from_a_session_can_drive_the_terminal(loop):
+    nasty = "\x1b[2J\u202e[red]x"
+    evil = finding(cause=nasty, title=nasty, file=nasty, function=nasty, evidence=(nasty,), action=nasty, verify=nasty)
+    text = text_of(loop, (evil, *[evil] * 6))
+    assert "\x1b" not in text and "\u202e" not in text and "[red]x" in text
+
+
+def test_json_holds_findings_phases_and_lines(loop):
+    session, report = loop
+    data = json.loads(json.dumps(report_data(report, None, (finding(),), session.sources), allow_nan=False))
+    assert data["findings"][0]["severity"] == "critical"
+    assert data["findings"][0]["predicted_speedup"]["mid"] == 2.4
+    assert data["phases"][0]["phase"] == "learn"
+    assert [part["name"] for part in data["phases"][0]["parts"]] == ["backward", "optimizer", BETWEEN]
+    assert data["lines"][0]["text"] == "loss.backward()" and data["lines"][0]["file"] == FILE
+    assert report_data(report)["findings"] is None
+    summary = session_report(session, report, ())["summary"]
+    assert summary["findings"] == [] and summary["startup_time"] == 0.25 and summary["loop_time"] == 1.0
+    assert summary["phases"]["learn"]["share"] == pytest.approx(0.54)

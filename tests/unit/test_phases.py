@@ -1,0 +1,76 @@
+"""Phases by lines, findings and what-ifs over small made-up evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotloop.analyse.findings.engine import causes
+from hotloop.analyse.findings.growth import _growth
+from hotloop.analyse.findings.rule import predict
+from hotloop.analyse.lines import guess_phase
+from hotloop.analyse.whatif import parse_change
+from hotloop.errors import UsageError
+from hotloop.model.phase import COLLECT, LEARN
+from hotloop.model.shard import Place
+
+MAIN = "train.py"
+# 1 while True:            blocks: 2-7 (the loop's body), 5-6 (the if's)
+# 2     act, env.step
+# 3     bookkeeping
+# 4     if ready:
+# 5         learn()
+# 6         polyak()
+# 7     log()
+BLOCKS = {MAIN: ((2, 7), (5, 6))}
+KNOWN = {(MAIN, "main"): {2: COLLECT, 5: LEARN}}
+
+
+def at(line: int, function: str = "main", first: int = 1) -> Place:
+    return Place(MAIN, function, line, first)
+
+
+@pytest.mark.parametrize(("line", "phase"), [(2, COLLECT), (3, COLLECT), (5, LEARN), (6, LEARN)])
+def test_a_line_belongs_to_the_event_of_its_block(line, phase):
+    assert guess_phase([at(line)], KNOWN, BLOCKS) == phase
+
+
+def test_a_helper_without_events_is_judged_by_the_line_that_calls_it():
+    assert guess_phase([at(6), at(20, "polyak", 18)], KNOWN, BLOCKS) == LEARN
+    assert guess_phase([at(3), at(20, "polyak", 18)], KNOWN, BLOCKS) == COLLECT
+
+
+def test_a_stack_that_no_event_explains_has_no_phase():
+    assert guess_phase([at(20, "other", 18)], KNOWN, BLOCKS) == 0
+
+
+def test_gains_are_ordered_and_a_larger_share_gains_more():
+    small, large = predict(0.2), predict(0.6)
+    assert 1 < small.low < small.mid < small.high
+    assert small.mid < large.mid
+
+
+def test_cost_that_rises_is_growth_and_a_busy_machine_is_not():
+    steps = [10] * 64
+    flat = [100.0] * 64
+    rising = [100.0 + 10 * i for i in range(64)]
+    busy = [200.0 if 20 < i < 40 else 100.0 for i in range(64)]
+    assert _growth(rising, flat, steps) is not None
+    assert _growth(flat, flat, steps) is None
+    assert _growth(busy, [2 * b for b in busy], steps) is None
+    late = [0.0] * 32 + [100.0] * 32  # begins when the buffer is full: a phase, no growth
+    assert _growth(late, flat, steps) is None
+
+
+@pytest.mark.parametrize("text", ["env_step", "env_step=", "env_step=fast", "=2x", "env_step=0x", "a=-200%"])
+def test_a_change_that_is_none_gets_a_sentence(text):
+    with pytest.raises(UsageError, match=r"is no change|cannot"):
+        parse_change(text)
+
+
+def test_every_cause_has_a_page_and_an_action():
+    for name, module in causes().items():
+        text = module.__doc__ or ""
+        assert "Recognised by:" in text, name
+        assert "What to do:" in text, name
+        assert module.CAUSE.action, name
+        assert callable(module.look), name
