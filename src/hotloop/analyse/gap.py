@@ -3,7 +3,8 @@
 What lives here: two runs' counts and times in, `Gap` out. For each component
     time = episodes × steps/episode × calls/step × seconds/call
 and the difference of the times is divided among the four by logarithmic-mean weights (LMDI): no remainder, no order of the
-factors, and the parts add up to the difference in whole nanoseconds. Time without calls (untracked) has seconds/step instead.
+factors, and the parts add up to the difference in whole nanoseconds. Time without calls (untracked) has seconds/step instead,
+and what lies outside the loop (imports, set-up) is a fixed cost.
 
 What a person expected is the time in proportion to the episodes; the gap is what the other factors make of it.
 """
@@ -16,9 +17,10 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from .report import Report
-from .runs import ITERATIONS, SINGULAR, whole_run
+from .runs import ITERATIONS, SINGULAR, measure_loop, whole_run
 
 EPISODES, STEPS, CALLS, COST = "episodes", "steps per episode", "calls per step", "seconds per call"
+OUTSIDE = "(outside the loop)"
 WORK = "steps"  # in place of the first two, where episodes are not counted
 SAME_RATIO = math.log(1.02)  # labels whose calls grow alike, as a loop's parts do, are one cause
 
@@ -77,11 +79,15 @@ class Gap:
 
 
 def read_side(report: Report) -> Side:
-    """A session as factors."""
+    """A session as factors. What happens before the loop and after it does not grow with it: a component of its own."""
     total, components = whole_run(report)
-    calls: dict[str, int] = {}
-    for operation in report.operations:
-        calls[operation.name] = calls.get(operation.name, 0) + operation.calls
+    loop = measure_loop(report)
+    if loop is not None and loop[0] <= total:
+        components, calls = {**loop[1], OUTSIDE: total - loop[0]}, loop[2]
+    else:
+        calls = {}
+        for operation in report.operations:
+            calls[operation.name] = calls.get(operation.name, 0) + operation.calls
     for unit in ("env_steps", "updates"):
         steps = report.counters.get(unit, 0)
         if steps > 0:
@@ -136,6 +142,8 @@ def _split(name: str, small: Side, large: Side, factors: Mapping[str, float]) ->
     before, after = small.components.get(name, 0), large.components.get(name, 0)
     if not before or not after:  # the limit of the weights: what is in one run only is all calls
         return Part(name, before, after, {CALLS: after - before}, {})
+    if name == OUTSIDE:
+        return Part(name, before, after, {COST: after - before}, {COST: after / before, CALLS: 1.0})
     logs = dict(factors)
     calls = [side.calls.get(name, 0) for side in (small, large)]
     per_step = math.log((calls[1] / large.steps) / (calls[0] / small.steps)) if all(calls) else 0.0

@@ -20,7 +20,7 @@ from ..model.ledger import Ledger, find_containers
 from ..model.sheet import split_exactly
 from .lines import Blocks, Look, guess_phase, phases_of_lines
 
-_FOR_OTHERS = frozenset({"(waiting: lock)", "(waiting: queue)", "(waiting: pipe)", "(waiting: select)"})
+FOR_OTHERS = frozenset({"(waiting: lock)", "(waiting: queue)", "(waiting: pipe)", "(waiting: select)"})
 _LEAST_SAMPLES = 20  # to divide a stretch by
 
 
@@ -30,6 +30,7 @@ class Phase:
     direct_ns: int
     inferred_ns: int
     waiting_ns: int  # of the direct time
+    handed_ns: int = 0  # of the waiting: for work that was handed to others
 
     @property
     def total_ns(self) -> int:
@@ -84,7 +85,7 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
                 inferred[branch.phase] += ns
         elif branch.name == m.GC_PAUSE and not branch.phase:
             pauses += ns
-        elif branch.kind == m.WAIT and not branch.phase and branch.name in _FOR_OTHERS:
+        elif branch.kind == m.WAIT and not branch.phase and branch.name in FOR_OTHERS:
             handed += ns
         elif branch.kind == m.WAIT:
             code = branch.phase or ph.WAIT
@@ -96,7 +97,8 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
         mixed, inferred, ledger, [x for x in looks if (x.shard, x.track) == (shard, track)], blocks
     ).items():
         inferred[code] += ns
-    for code, ns in _wait_for(handed, ledger, shard, track).items():
+    for_others = _wait_for(handed, ledger, shard, track)
+    for code, ns in for_others.items():
         direct[code] += ns
         waiting[code] += ns
     # a collection of garbage between two events is as much of one phase as what lies there
@@ -111,7 +113,7 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
     profiler = balance.profiler_ns if balance else profiler
     lifetime = balance.lifetime_ns if balance else 0
     codes = {code for code in (*direct, *inferred) if direct[code] or inferred[code]}
-    phases = [Phase(code, direct[code], inferred[code], waiting[code]) for code in codes]
+    phases = [Phase(code, direct[code], inferred[code], waiting[code], for_others[code]) for code in codes]
     return Phases(
         loop_ns=lifetime - startup, startup_ns=startup, profiler_ns=profiler, unattributed_ns=unattributed,
         phases=tuple(sorted(phases, key=lambda p: -p.total_ns)),

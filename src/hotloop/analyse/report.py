@@ -14,6 +14,7 @@ from ..model import shard as m
 from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
 from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
+from .environments import Environment, find_stragglers, list_environments
 from .lines import Line, list_lines, read_looks
 from .owners import share_out
 from .phases import Phases, find_phases
@@ -63,6 +64,8 @@ class Report:
     quality: Quality
     phases: Phases  # of the main track
     lines: tuple[Line, ...]
+    environments: tuple[Environment, ...]
+    stragglers: tuple[Environment, ...]  # those that make the others wait
     hooks: tuple[dict[str, str], ...]
     resources: dict[str, float]  # what was used of the machine, as far as the session says
     meta: dict[str, Any]
@@ -79,6 +82,7 @@ def make_report(session: SessionData) -> Report:
     sheet = make_sheet(ledger, balance) if balance else None
     sites = {x.name: x.site for s in reversed(session.shards) for x in s.labels if x.site}
     work = count_work(session.shards)
+    environments = list_environments(session)
     looks = read_looks(session.shards, ledger)
     blocks = {file: source.blocks for file, source in session.sources.items()}
     phases = find_phases(ledger, looks, blocks, 0, balance.track if balance else 0)
@@ -104,6 +108,8 @@ def make_report(session: SessionData) -> Report:
         quality=_quality(session, ledger),
         phases=phases,
         lines=list_lines(looks, ledger, blocks),
+        environments=environments,
+        stragglers=find_stragglers(environments, balance.track if balance else 0),
         hooks=session.hooks,
         resources=_resources(session.meta),
         meta=session.meta,

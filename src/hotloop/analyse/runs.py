@@ -140,6 +140,25 @@ def whole_run(report: Report) -> tuple[int, dict[str, int]]:
     return report.sheet.wall_ns, fold_labels(report.sheet)
 
 
+def measure_loop(report: Report) -> tuple[int, dict[str, int], dict[str, int]] | None:
+    """The iterations without the first row, which holds the set-up: their time, their components and the calls of each label.
+
+    In a long run that row stands for several iterations, one in 500 or fewer; they are left out with it.
+    """
+    rows = [row for row in report.iterations if row.merged > 0 and row.end_ns > row.start_ns]
+    if len(rows) < 3:
+        return None
+    rows = rows[1:]
+    total = sum(row.end_ns - row.start_ns for row in rows)
+    calls: dict[str, int] = {}
+    for row in rows:
+        for path, n in row.calls.items():
+            if path < len(report.counting.paths):
+                name = report.counting.label_of(path).name
+                calls[name] = calls.get(name, 0) + n
+    return total, _close(fold_labels(sheet_of_iterations(report.counting, rows)), total), calls
+
+
 def fold_labels(sheet: Sheet) -> dict[str, int]:
     """Nanoseconds by label, of the leaves; they add up to the sheet."""
     owners: list[str] = []

@@ -112,6 +112,15 @@ class Place:
     first_line: int
 
 
+class Env(NamedTuple):
+    """One environment: its steps, the time in them, and where they ran last."""
+
+    steps: int
+    ns: int
+    track: int
+    label: str  # Class.step
+
+
 class Sample(NamedTuple):
     """How often one thread was seen with one stack in one span."""
 
@@ -171,7 +180,7 @@ class Shard:
     losses: dict[str, int]
     snapshots: tuple[Snapshot, ...]
     samples: Samples = field(default=Samples())
-    envs: tuple[tuple[int, int, int], ...] = ()  # by environment: steps, nanoseconds in them, track
+    envs: tuple[Env, ...] = ()
     problems: tuple[str, ...] = field(default=())  # what could not be read
 
     @property

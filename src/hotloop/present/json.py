@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..analyse.environments import Environment
 from ..analyse.iterations import Iterations
 from ..analyse.lines import Line
 from ..analyse.report import Report
@@ -54,6 +55,8 @@ def report_data(
         "direct_coverage": report.phases.direct_coverage,
         "startup_s": report.phases.startup_ns / 1e9,
         "lines": [_line(line, sources) for line in report.lines[:MOST_LINES]],
+        "environments": [_environment(e) for e in report.environments],
+        "stragglers": [_environment(e) for e in report.stragglers],
         "hooks": list(report.hooks),
         "resources": report.resources,
         "tracks": [_track(b, report) for b in report.ledger.balances],
@@ -115,6 +118,10 @@ def phases_data(report: Report) -> list[dict[str, Any]]:
         }
         for p in report.phases.phases
     ]
+
+
+def _environment(e: Environment) -> dict[str, Any]:
+    return {"name": e.name, "process": e.shard, "track": e.track, "steps": e.steps, "step_s": e.step_ns / 1e9}
 
 
 def _line(line: Line, sources: Mapping[str, Source] | None) -> dict[str, Any]:

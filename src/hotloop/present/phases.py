@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..analyse.lines import Line
+from ..analyse.phases import FOR_OTHERS
 from ..analyse.report import Report
 from ..model import phase as ph
 from ..model import shard as m
@@ -23,6 +24,7 @@ from .units import round_parts
 
 BETWEEN = "between calls"  # what no hooked call measured
 NO_PHASE = "(no phase)"
+FOR_WORKERS = "(waiting for workers)"
 _CALLING = (m.USER, m.OVERFLOW)
 
 
@@ -51,6 +53,8 @@ def list_parts(report: Report) -> tuple[Part, ...]:
     for p in phases.phases:
         name = phase_name(p.code) or NO_PHASE
         below = [Part(child, ns, 0, waiting) for child, (ns, waiting) in children.get(p.code, {}).items()]
+        if p.handed_ns:
+            below.append(Part(FOR_WORKERS, p.handed_ns, 0, p.handed_ns))
         direct, waiting = sum(c.direct_ns for c in below), sum(c.waiting_ns for c in below)
         if p.direct_ns > direct:  # pauses between calls, shared out over the phases
             below.append(Part(m.GC_PAUSE, p.direct_ns - direct, 0, max(0, p.waiting_ns - waiting)))
@@ -115,7 +119,8 @@ def _parts_by_phase(report: Report) -> dict[int, dict[str, tuple[int, int]]]:
         branch = tree[at]
         if (shard, track) != (main.shard, main.track) or not ns or branch.phase == ph.STARTUP or at in containers:
             continue
-        if branch.kind not in (*_CALLING, m.WAIT) or (branch.name == m.GC_PAUSE and not branch.phase):
+        own_row = branch.name == m.GC_PAUSE or branch.name in FOR_OTHERS  # shared out over the phases
+        if branch.kind not in (*_CALLING, m.WAIT) or (own_row and not branch.phase):
             continue
         code = branch.phase or (ph.WAIT if branch.kind == m.WAIT else ph.NONE)
         part = tree[outermost[at] if branch.phase else at]

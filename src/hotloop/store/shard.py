@@ -70,7 +70,7 @@ def decode(data: bytes) -> m.Shard:
         counters=dict(counters), iterations=rows,
         losses={name: h[s.H_LOSSES + i] for i, name in enumerate(s.LOSSES) if h[s.H_LOSSES + i]},
         snapshots=read_snapshots(d, len(paths), window), samples=read_samples(d, len(paths), len(tracks)),
-        envs=_envs(h, len(tracks), window),
+        envs=_envs(h, labels, len(tracks), window),
     )  # fmt: skip
     if unreadable := d.unreadable_names:
         d.problems.append(f"{unreadable} names cannot be read")
@@ -79,14 +79,14 @@ def decode(data: bytes) -> m.Shard:
     return replace(shard, problems=tuple(d.problems))
 
 
-def _envs(head: Sequence[int], tracks: int, window: Window) -> tuple[tuple[int, int, int], ...]:
+def _envs(head: Sequence[int], labels: tuple[m.Label, ...], tracks: int, window: Window) -> tuple[m.Env, ...]:
     """The environments that were stepped; impossible ones are left out."""
     found = []
     for i in range(s.ENV_SLOTS):
         at = s.H_ENVS + i * s.ENV_WORDS
-        calls, ns, track = head[at : at + s.ENV_WORDS]
-        if calls and 0 < track <= tracks and calls < 1 << 48 and ns <= window.most_ns:
-            found.append((calls, ns, track - 1))
+        steps, ns, track, label = head[at : at + s.ENV_WORDS]
+        if steps and 0 < track <= tracks and steps < 1 << 48 and ns <= window.most_ns:
+            found.append(m.Env(steps, ns, track - 1, labels[label - 1].name if 0 < label <= len(labels) else ""))
     return tuple(found)
 
 

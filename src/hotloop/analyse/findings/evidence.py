@@ -15,6 +15,7 @@ from functools import cached_property
 from ...model import phase as ph
 from ...model import shard as m
 from ...model.session import SessionData
+from ..environments import Environment, list_environments
 from ..lines import Look, guess_phase, phases_of_lines, read_looks
 from ..owners import ENV, FRAMEWORK, YOURS, owner_of
 from ..report import Report
@@ -53,21 +54,6 @@ class Where:
     line: int = 0
     function: str = ""
     ns: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One environment in a worker."""
-
-    name: str
-    shard: int
-    track: int
-    calls: int
-    ns: int
-
-    @property
-    def step_ns(self) -> float:
-        return self.ns / self.calls
 
 
 class Evidence:
@@ -247,13 +233,7 @@ class Evidence:
     # ---- other lanes ----
 
     @cached_property
-    def env_lanes(self) -> list[Lane]:
+    def env_lanes(self) -> list[Environment]:
         """The environments that are stepped outside the main thread, one by one."""
-        found = []
-        for index, shard in enumerate(self.session.shards):
-            for number, (calls, ns, track) in enumerate(shard.envs):
-                if (index, track) != (0, self.main.track if self.main else 0):
-                    lane = self.session.processes[index].name if index else shard.tracks[track].name
-                    name = f"{lane or 'worker'}" if len(shard.envs) == 1 else f"environment {number} in {lane or 'a thread'}"
-                    found.append(Lane(name, index, track, calls, ns))
-        return found
+        main = self.main.track if self.main else 0
+        return [x for x in list_environments(self.session) if (x.shard, x.track) != (0, main)]

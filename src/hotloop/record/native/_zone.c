@@ -502,7 +502,7 @@ static PyObject *py_reset(PyObject *module, PyObject *unused) {
         track_cut(tracks[i], LOSS_CUT);
         tracks[i]->inherited -= depths[i]; /* they are carried over, not cut */
     }
-    int by_hand = g.manual_steps;
+    int by_hand = g.manual_steps, learns = g.learns;
     session_end();
     g.conf.epoch++;
     if (session_begin()) {
@@ -510,6 +510,7 @@ static PyObject *py_reset(PyObject *module, PyObject *unused) {
         goto done;
     }
     g.manual_steps = by_hand;
+    g.learns = learns;
     Track *mine = self;
     for (uint32_t i = 0, z = 0; i < count; i++) {
         int lost = track_attach(tracks[i]);
@@ -647,7 +648,7 @@ static PyObject *py_end_track(PyObject *module, PyObject *unused) {
 static PyObject *py_layout(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return Py_BuildValue(
-        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
         "H_VERSION", OFFSET(Header, version), "H_END_NS", OFFSET(Header, end_ns), "H_EPOCH", OFFSET(Header, epoch),
         "H_ITER_STATE", OFFSET(Header, iter_state), "H_RING_HEAD", OFFSET(Header, ring_head),
         "H_NATIVE", OFFSET(Header, native), "H_LIFTED", OFFSET(Header, lifted), "H_PAUSED_NS", OFFSET(Header, paused_ns), "H_LOSSES", OFFSET(Header, losses),
@@ -659,7 +660,7 @@ static PyObject *py_layout(PyObject *module, PyObject *unused) {
         "N_GPU_PEAK", OFFSET(NodeRec, gpu_peak), "N_HIST", OFFSET(NodeRec, hist), "T_LIVES", OFFSET(TrackRec, lives),
         "T_OCCUPANTS", OFFSET(TrackRec, occupants), "T_JOURNAL", OFFSET(TrackRec, journal),
         "T_FRAMES", OFFSET(TrackRec, frames), "E_WHERE", OFFSET(EventRec, path), "LOSSES", (Py_ssize_t)LOSS_KINDS,
-        "H_SAMPLE_NS", OFFSET(Header, sample_ns), "PLACE_WORDS", (Py_ssize_t)(sizeof(PlaceRec) / 8),
+        "H_ENVS", OFFSET(Header, envs), "H_SAMPLE_NS", OFFSET(Header, sample_ns), "PLACE_WORDS", (Py_ssize_t)(sizeof(PlaceRec) / 8),
         "STACK_WORDS", (Py_ssize_t)(sizeof(StackRec) / 8), "SAMPLE_WORDS", (Py_ssize_t)(sizeof(SampleRec) / 8),
         "NODE_WORDS", (Py_ssize_t)(sizeof(NodeRec) / 8), "TRACK_WORDS", (Py_ssize_t)(sizeof(TrackRec) / 8));
 }

@@ -171,21 +171,21 @@ COLD static void call_after(Hooked *hooked, PyObject *const *args, size_t nargs,
     if (hooked->after && ++hooked->calls % hooked->every == 0) call_after(hooked, args, nargs, result, phase)
 
 /* Steps by environment, so that one slow one among many can be named. The address tells them apart. */
-static PyObject *env_objects[ENV_SLOTS];
+static PyObject *env_objects[ENV_SLOTS]; /* in the order they were first stepped */
 static uint64_t envs_of_gen;
-static void count_env(Track *track, PyObject *env, uint64_t ns) {
+static void count_env(Track *track, PyObject *env, Zone *layer, uint64_t ns) {
     if (envs_of_gen != g.gen) {
         memset(env_objects, 0, sizeof env_objects);
         envs_of_gen = g.gen;
     }
-    uint32_t i = (uint32_t)((uintptr_t)env >> 4) * 2654435761u >> 26;
-    for (uint32_t tried = 0; tried < ENV_SLOTS; tried++, i = (i + 1) % ENV_SLOTS) {
+    for (uint32_t i = 0; i < ENV_SLOTS; i++) {
         if (env_objects[i] && env_objects[i] != env) continue;
         env_objects[i] = env;
         EnvRec *rec = &sh.head->envs[i];
         rec->calls++;
         rec->ns += ns;
         rec->track_plus_one = track->id + 1;
+        rec->label_plus_one = layer && layer->label ? layer->label->id + 1 : 0;
         return;
     }
 }
@@ -215,7 +215,8 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
     span_exit(zone);
     track->inside = before;
     if (result && track->gen == gen && gen == page->gen) {
-        if (hooked->counts == COUNT_STEP && track->within_phase != PHASE_EVAL) count_env(track, args[0], track->last - began);
+        int collects = hooked->counts == COUNT_STEP && track->within_phase != PHASE_EVAL;
+        if (collects && PyVectorcall_NARGS(nargs)) count_env(track, args[0], layer, track->last - began);
         count_done(hooked, track, result);
         AFTER(track->phase);
     }

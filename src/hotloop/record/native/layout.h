@@ -47,7 +47,7 @@ typedef struct {
 } BlockHead;
 
 typedef struct { uint64_t name, name_bytes, total, at_step; } CounterRec;
-typedef struct { uint64_t calls, ns, track_plus_one; } EnvRec; /* one environment: its steps and where they ran */
+typedef struct { uint64_t calls, ns, track_plus_one, label_plus_one; } EnvRec; /* one environment: its steps and where they ran */
 typedef struct { uint64_t path_plus_one, start_ns; } SuspendedRec;
 typedef struct { uint64_t time_ns, path, rss_bytes, peak_bytes; } SnapshotRec;
 
@@ -62,7 +62,7 @@ typedef struct {
     uint64_t losses[64];
     CounterRec counters[COUNTER_SLOTS];
     EnvRec envs[ENV_SLOTS];
-    uint64_t reserved1[448];
+    uint64_t reserved1[384];
     SuspendedRec suspended[SUSPENDED_SLOTS];
     uint64_t reserved2[1024];
     uint64_t snapshot_count;

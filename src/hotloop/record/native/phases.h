@@ -83,14 +83,16 @@ COLD static void begin_loop(Track *track) {
     }
     Py_XDECREF(done);
     if (g.on_loop) charge(track, now());
-    Node *startup = startup_zone ? gap_node(track, startup_zone) : NULL;
-    for (Node *node = track->nodes; startup && node; node = node->next)
-        if (node != startup && node != track->profiler) move_self(node, startup, node->rec->self_ns);
-    track->gap_mark = track->root->rec->self_ns;
     uint64_t at = track->last;
-    for (uint32_t i = 0; i < g.track_count; i++) { /* what other threads did so far is no part of the first iteration either */
+    for (uint32_t i = 0; i < g.track_count; i++) { /* of all threads: the loop may begin in another one than the main thread */
         Track *other = g.tracks[i];
-        if (!other->retired && other->gen == g.gen) settle(other, at);
+        int live = !other->retired && other->gen == g.gen;
+        if (live) settle(other, other == track ? at : now());
+        Node *startup = live && startup_zone ? gap_node(other, startup_zone) : NULL;
+        for (Node *node = other->nodes; startup && node; node = node->next)
+            if (node != startup && node != other->profiler) move_self(node, startup, node->rec->self_ns);
+        other->gap_mark = other->root->rec->self_ns;
+        other->pending_count = 0;
         for (Node *node = other->nodes; node; node = node->next) {
             node->self_at_step = node->rec->self_ns;
             node->count_at_step = node->rec->count;

@@ -17,7 +17,7 @@
 #include "hot.h"
 
 #if HL_FRAMES
-enum { DEEPEST = 120, MOST_NAME = 1024, MOST_TABLE = 1 << 20 };
+enum { DEEPEST = 120, MOST_NAME = 1024, MOST_TABLE = 1 << 20, CHUNK = 1 << 15, VERIFY_EVERY = 16, SLOWER_EVERY = 4096, SLOWEST = 8 };
 
 typedef struct { uint64_t a, b; uint32_t id_plus_one; } Seen;
 typedef struct { Seen *slots; uint32_t room, used; } SeenMap;
@@ -33,6 +33,12 @@ static struct {
     BlockHead *places, *stacks, *samples, *strings;
     SeenMap place_ids, stack_ids, sample_ids, string_ids;
     char *table; /* of one code object */
+    uint64_t *place_marks; /* by place: what tells its code object from a later one at the same address */
+    uint64_t looks;
+    uint32_t weight; /* intervals a look stands for */
+    char chunk[CHUNK]; /* the part of a thread's stack of frames that was copied whole */
+    const char *chunk_at;
+    size_t chunk_bytes;
 } sp;
 
 /* ---- what was seen ---- */
@@ -143,13 +149,16 @@ static int line_of(const uint8_t *at, const uint8_t *end, int line, int64_t offs
     return 0;
 }
 
-/* The place of an instruction: its file, function and line; 0 when it cannot be told, else its number + 1. */
-static uint32_t place_of(const PyCodeObject *code, const PyCodeObject *head, const char *instruction) {
-    /* the address alone is not enough: a code object may be freed and another take its place */
-    uint64_t second = (uint64_t)(uintptr_t)head->co_linetable ^ (uint64_t)head->co_firstlineno << 48;
-    Seen *seen = seen_at(&sp.place_ids, (uint64_t)(uintptr_t)instruction, second);
-    if (seen->id_plus_one) return seen->id_plus_one;
+/* The place of an instruction: its file, function and line; 0 when it cannot be told, else its number + 1. An address known
+ * already is believed, but for every sixteenth look: a code object may be freed and another take its place. */
+static uint32_t place_of(const PyCodeObject *code, const char *instruction) {
+    Seen *seen = seen_at(&sp.place_ids, (uint64_t)(uintptr_t)instruction, (uint64_t)(uintptr_t)code);
+    if (seen->id_plus_one && sp.looks % VERIFY_EVERY) return seen->id_plus_one;
+    PyCodeObject copy, *head = &copy;
     PyVarObject table;
+    if (peek(code, &copy, offsetof(PyCodeObject, co_code_adaptive)) || head->ob_base.ob_base.ob_type != &PyCode_Type) return 0;
+    uint64_t mark = (uint64_t)(uintptr_t)head->co_linetable ^ (uint64_t)head->co_firstlineno << 48;
+    if (seen->id_plus_one && sp.place_marks[seen->id_plus_one - 1] == mark) return seen->id_plus_one;
     PlaceRec *place = block_slot(sp.places);
     if (!place || sp.place_ids.used * 4 > sp.place_ids.room * 3) return 0;
     if (peek(head->co_linetable, &table, sizeof table) || table.ob_base.ob_type != &PyBytes_Type) return 0;
@@ -162,14 +171,34 @@ static uint32_t place_of(const PyCodeObject *code, const PyCodeObject *head, con
     made.function = keep_text(head->co_qualname, &made.function_bytes);
     if (!made.file || !made.function) return 0;
     *place = made;
-    *seen = (Seen){(uint64_t)(uintptr_t)instruction, second, block_put(sp.places) + 1};
-    sp.place_ids.used++;
+    if (!seen->id_plus_one) sp.place_ids.used++;
+    *seen = (Seen){(uint64_t)(uintptr_t)instruction, (uint64_t)(uintptr_t)code, block_put(sp.places) + 1};
+    sp.place_marks[seen->id_plus_one - 1] = mark;
     return seen->id_plus_one;
 }
 
 /* ---- one look at one thread ---- */
 
-static int is_code(const PyCodeObject *head) { return head->ob_base.ob_base.ob_type == &PyCode_Type; }
+/* Most frames of a thread lie in one piece of memory: copied at once, they cost one call instead of one each. */
+static void read_chunk(const PyThreadState *thread) {
+    const char *base = (const char *)thread->datastack_chunk, *top = (const char *)thread->datastack_top;
+    sp.chunk_bytes = 0;
+    if (!base || top <= base) return;
+    size_t bytes = (size_t)(top - base);
+    if (bytes > CHUNK) base = top - CHUNK, bytes = CHUNK;
+    if (peek(base, sp.chunk, bytes)) return;
+    sp.chunk_at = base;
+    sp.chunk_bytes = bytes;
+}
+
+static int read_frame(const IFrame *at, IFrame *into) {
+    const char *from = (const char *)at;
+    if (from >= sp.chunk_at && from + IFRAME_BYTES <= sp.chunk_at + sp.chunk_bytes) {
+        memcpy(into, sp.chunk + (from - sp.chunk_at), IFRAME_BYTES);
+        return 0;
+    }
+    return peek(at, into, IFRAME_BYTES);
+}
 
 /* The frames of a thread, innermost first; 0 when they changed under our eyes. */
 static uint32_t read_stack(const PyThreadState *thread, const void **codes, const char **instructions) {
@@ -182,8 +211,9 @@ static uint32_t read_stack(const PyThreadState *thread, const void **codes, cons
     if (peek(thread->cframe, &cframe, sizeof cframe)) return 0;
     at = cframe.current_frame;
 #endif
+    read_chunk(thread);
     while (at && depth < DEEPEST) {
-        if (peek(at, &frame, IFRAME_BYTES)) return 0;
+        if (read_frame(at, &frame)) return 0;
 #if PY_VERSION_HEX >= 0x030c0000
         if (frame.owner == FRAME_OWNED_BY_CSTACK) {
             at = frame.previous;
@@ -219,23 +249,12 @@ static void lose_sample(void) { sh.head->sample_lost++; }
 static void sample_thread(const PyThreadState *thread) {
     const void *codes[DEEPEST];
     const char *instructions[DEEPEST];
-    static PyCodeObject heads[DEEPEST]; /* one sampler per process */
-    struct iovec local[DEEPEST], remote[DEEPEST];
     uint32_t track, path, depth = read_stack(thread, codes, instructions);
     if (!depth) return;
     whereabouts(thread->native_thread_id, &track, &path);
-    size_t bytes = offsetof(PyCodeObject, co_code_adaptive);
-    for (uint32_t i = 0; i < depth; i++) {
-        local[i] = (struct iovec){&heads[i], bytes};
-        remote[i] = (struct iovec){(void *)codes[i], bytes};
-    }
-    if (process_vm_readv(sp.pid, local, depth, remote, depth, 0) != (ssize_t)(bytes * depth)) {
-        lose_sample();
-        return;
-    }
     uint32_t stack = 0; /* + 1 */
     for (uint32_t i = depth; i-- > 0;) {
-        uint32_t place = is_code(&heads[i]) ? place_of(codes[i], &heads[i], instructions[i]) : 0;
+        uint32_t place = place_of(codes[i], instructions[i]);
         if (!place) {
             lose_sample();
             return;
@@ -263,17 +282,19 @@ static void sample_thread(const PyThreadState *thread) {
         *rec = (SampleRec){stack - 1, path, track, 0};
         *seen = (Seen){(uint64_t)stack << 32 | path, track, block_put(sp.samples) + 1};
     }
-    ((SampleRec *)(sp.samples + 1))[seen->id_plus_one - 1].count++;
+    ((SampleRec *)(sp.samples + 1))[seen->id_plus_one - 1].count += sp.weight;
 }
 
 static void sample_all(void) {
     PyThreadState thread, *at = PyInterpreterState_ThreadHead(sp.interpreter);
+    sp.looks++;
     for (int i = 0; at && i < 256; i++) {
         if (peek(at, &thread, sizeof thread)) return;
         sample_thread(&thread);
         at = thread.next;
     }
-    sh.head->sample_ticks++;
+    sh.head->sample_ticks += sp.weight;
+    if (sp.looks % SLOWER_EVERY == 0 && sp.weight < SLOWEST) sp.weight *= 2; /* a long run needs no more samples, only later ones */
 }
 
 /* ---- its life ---- */
@@ -281,7 +302,8 @@ static void sample_all(void) {
 /* The interval varies by half each way, so that it never runs in step with the loop it looks at. */
 static uint64_t next_interval(void) {
     sp.random = sp.random * 6364136223846793005u + 1442695040888963407u;
-    return sp.interval_ns / 2 + (sp.random >> 33) * sp.interval_ns / (1ull << 31);
+    uint64_t interval = sp.interval_ns * sp.weight;
+    return interval / 2 + (sp.random >> 33) * interval / (1ull << 31);
 }
 
 static void *sampler_main(void *unused) {
@@ -309,6 +331,7 @@ static void sampler_free(void) {
     free(sp.sample_ids.slots);
     free(sp.string_ids.slots);
     free(sp.table);
+    free(sp.place_marks);
 }
 
 COLD static void sampler_start(void) {
@@ -321,6 +344,7 @@ COLD static void sampler_start(void) {
     if (!us || ck.kind == CLOCK_TEST || peek(&us, &probe, 1)) return;
     if (sh.limit - sh.used < 4 * need) return; /* spans come first */
     sp.interval_ns = us * 1000;
+    sp.weight = 1;
     sp.random = sh.head->shard_id;
     sp.interpreter = PyInterpreterState_Get();
     /* in this order: who copies the file from its beginning while it grows finds whatever a sample refers to */
@@ -329,7 +353,8 @@ COLD static void sampler_start(void) {
     sp.places = block_new(PLACES, scale);
     sp.strings = block_new(STRINGS, strings);
     sp.table = malloc(MOST_TABLE);
-    if (!sp.places || !sp.stacks || !sp.samples || !sp.strings || !sp.table || seen_start(&sp.place_ids, sp.places->capacity) ||
+    sp.place_marks = sp.places ? calloc(sp.places->capacity, sizeof *sp.place_marks) : NULL;
+    if (!sp.place_marks || !sp.places || !sp.stacks || !sp.samples || !sp.strings || !sp.table || seen_start(&sp.place_ids, sp.places->capacity) ||
         seen_start(&sp.stack_ids, sp.stacks->capacity) || seen_start(&sp.sample_ids, sp.samples->capacity) ||
         seen_start(&sp.string_ids, 4096)) {
         sampler_free();

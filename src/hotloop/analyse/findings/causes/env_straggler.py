@@ -12,7 +12,8 @@ from __future__ import annotations
 from statistics import median
 
 from ....model.shard import WAIT
-from ..evidence import ENV_METHODS, Evidence, Lane, Slice
+from ...environments import LEAST_RATIO, Environment
+from ..evidence import ENV_METHODS, Evidence, Slice
 from ..rule import Candidate, Cause, percent, predict
 
 CAUSE = Cause(
@@ -20,7 +21,7 @@ CAUSE = Cause(
     "one of N environments makes all others wait",
     "make the slow environment cheaper, group environments of like cost, or step without lockstep",
 )
-LEAST_RATIO, LEAST_SHARE = 1.8, 0.10
+LEAST_SHARE = 0.10
 
 
 def look(e: Evidence) -> Candidate | None:
@@ -29,7 +30,7 @@ def look(e: Evidence) -> Candidate | None:
         return None
     typical = median(lane.step_ns for lane in lanes)
     worst = max(lanes, key=lambda lane: lane.step_ns)
-    name, calls, slowest = worst.name, worst.calls, worst.step_ns
+    name, calls, slowest = worst.name, worst.steps, worst.step_ns
     steps = e.where_label("env_step") or e.where(lambda x: x.kind == WAIT)
     share = e.share(steps)
     if not typical or slowest / typical < LEAST_RATIO or share < LEAST_SHARE:
@@ -52,5 +53,5 @@ def look(e: Evidence) -> Candidate | None:
     )
 
 
-def _slices(e: Evidence, lane: Lane) -> list[Slice]:
+def _slices(e: Evidence, lane: Environment) -> list[Slice]:
     return [x for x in e.lane(lane.shard, lane.track) if any(label.endswith("env_step") for label in x.labels)]

@@ -48,7 +48,7 @@ def look(e: Evidence) -> Candidate | None:
         share=lost,
         gain=Gain(speedup(lost * 0.45), speedup(lost * 0.9), max(gain, speedup(share))),
         evidence=(
-            f"a step costs {sum(lane.ns for lane in workers) / sum(lane.calls for lane in workers) / 1000:,.0f} µs in a worker",
+            f"a step costs {sum(lane.ns for lane in workers) / sum(lane.steps for lane in workers) / 1000:,.0f} µs in a worker",
             f"{processes} worker processes on {cores} cores",
         ),
     )
