@@ -363,3 +363,33 @@ def test_arguments_that_look_like_secrets_are_not_kept(tmp_path):
     assert "hunter2" not in text
     assert "abc" not in json.loads(text)["command"]
     assert "0.1" in json.loads(text)["command"]
+
+
+def test_compiled_and_scripted_models_are_left_alone(tmp_path):
+    code = (
+        "import torch, torch.nn as nn, torch.nn.functional as F\n"
+        "torch.manual_seed(0); torch.set_num_threads(1)\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(); self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 2)\n"
+        "    def features(self, x): return torch.relu(self.a(x))\n"
+        "    def forward(self, x): return self.b(self.features(x)) + torch.tensor([1.0, 2.0])\n"
+        "class Env:\n"
+        "    def reset(self): return torch.zeros(4)\n"
+        "    def step(self, a): return torch.rand(4), 1.0, False, {}\n"
+        "net = Net(); optimizer = torch.optim.Adam(net.parameters())\n"
+        "fast = torch.compile(net, backend='eager', fullgraph=True)\n"
+        "measure = torch.compile(lambda x, y: F.mse_loss(net(x), y), backend='eager', fullgraph=True)\n"
+        "env = Env(); state = env.reset()\n"
+        "for _ in range(20):\n"
+        "    with torch.no_grad(): state = env.step(fast(state))[0]\n"
+        "    loss = measure(torch.rand(16, 4), torch.rand(16, 2))\n"
+        "    optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
+        "print(loss.item(), torch.jit.script(Net())(torch.ones(4)).sum().item())\n"
+    )
+    bare, recorded = run(tmp_path, code, bare=True), run(tmp_path, code)
+    assert recorded.returncode == 0, recorded.stderr
+    assert recorded.stdout == bare.stdout
+    report = read(tmp_path)
+    assert (report.counters["env_steps"], report.counters["updates"]) == (20, 20)
+    assert calls(report, "collect/policy") >= 20

@@ -69,6 +69,18 @@ ENV_MAKE = Role("env_make", COLLECT, inside=IN_DATA, within=IN_DATA | IN_ENV)
 WORKER_START = Role("worker_start", COLLECT)
 
 
+_parts: dict[str, list[Patches]] = {}
+
+
+def undo_parts(name: str) -> bool:
+    """Undo all patches that were made under a name, for good; were there any?"""
+    parts = _parts.pop(name, [])
+    for part in parts:
+        part.undo()
+        part.closed = True
+    return bool(parts)
+
+
 class Patches:
     """What one integration exchanged."""
 
@@ -77,6 +89,14 @@ class Patches:
         self.note = note
         self._undo: list[Callable[[], None]] = []
         self.count = 0
+        self.closed = False  # nothing more is exchanged
+
+    def part(self, name: str) -> Patches:
+        """Patches that can be undone by that name before the rest."""
+        made = Patches(self.recorder, self.note)
+        _parts.setdefault(name, []).append(made)
+        self._undo.append(made.undo)
+        return made
 
     # ---- making ----
 
@@ -116,6 +136,8 @@ class Patches:
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
 
     def exchange(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        if self.closed:
+            return
         found = vars(owner).get(name, _ABSENT)
         if found is _ABSENT:
             self.note(f"{getattr(owner, '__name__', owner)}.{name} is not there")

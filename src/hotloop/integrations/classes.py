@@ -48,6 +48,7 @@ class Classes:
 
     def __init__(self, patches: p.Patches, is_model: Callable[[type], bool], more: list[Callable[[type], bool]]) -> None:
         self._patches = patches
+        self._models = patches.part("traced")
         self._is_model = is_model
         self._more = more  # of integrations: True when the class is dealt with
         self._looked: set[str] = set()
@@ -73,7 +74,7 @@ class Classes:
         base: Any = sys.modules["torch"].nn.Module
         for name in methods:
             if not name.startswith("_") and name != "forward" and not hasattr(base, name):
-                self._patches.wrap(cls, name, p.FORWARD)
+                self._models.wrap(cls, name, p.FORWARD)
 
     def _other(self, cls: type, methods: dict[str, Any]) -> None:
         stores = [name for name in STORES if callable(getattr(cls, name, None))]

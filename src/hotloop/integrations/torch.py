@@ -5,6 +5,7 @@ What lives here: the hook points, and the sparse evidence a few calls in a hundr
 
 from __future__ import annotations
 
+import functools
 import sys
 from types import ModuleType
 from typing import Any
@@ -32,11 +33,13 @@ def install(patches: p.Patches, torch: Any) -> None:
         (torch, "load", p.LOAD),
     ):
         patches.wrap(owner, name, role)
+    traced = patches.part("traced")
     for name in ("tensor", "as_tensor", "from_numpy"):
-        patches.exchange(torch, name, lambda made: patches.hooked(patches.hooked(made, p.MAKE_TENSOR), p.FROM_LIST))
+        traced.exchange(torch, name, lambda made: traced.hooked(traced.hooked(made, p.MAKE_TENSOR), p.FROM_LIST))
     for name in _LOSSES:
         if hasattr(torch.nn.functional, name):
-            patches.wrap(torch.nn.functional, name, p.LOSS)
+            traced.wrap(torch.nn.functional, name, p.LOSS)
+    _step_aside_for_compilers(patches, torch)
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         patches.wrap(torch.nn.utils.clip_grad, name, p.CLIP_GRAD)
         patches.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
@@ -44,6 +47,28 @@ def install(patches: p.Patches, torch: Any) -> None:
     import copy
 
     patches.wrap(copy, "deepcopy", p.COPY)
+
+
+def _step_aside_for_compilers(patches: p.Patches, torch: Any) -> None:
+    """What a compiler traces through must be what it knows: from the first torch.compile or scripting on, functions and model
+    methods are as they were. Calls of compiled models are still seen."""
+
+    def around(original: Any) -> Any:
+        @functools.wraps(original)
+        def compiles(*args: Any, **keywords: Any) -> Any:
+            if p.undo_parts("traced"):
+                # its tables of known functions may have been made while ours stood in for them
+                rules = sys.modules.get("torch._dynamo.trace_rules")
+                getattr(rules, "clear_lru_cache", lambda: None)()
+            return original(*args, **keywords)
+
+        return compiles
+
+    for owner, name in (
+        (torch, "compile"), (torch.nn.Module, "compile"), (torch.jit, "script"), (torch.jit, "trace"), (torch, "export"),
+    ):  # fmt: skip
+        if callable(vars(owner).get(name)):
+            patches.exchange(owner, name, around)
 
 
 def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
