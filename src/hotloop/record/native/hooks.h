@@ -170,6 +170,16 @@ COLD static void call_after(Hooked *hooked, PyObject *const *args, size_t nargs,
 #define AFTER(phase) \
     if (hooked->after && ++hooked->calls % hooked->every == 0) call_after(hooked, args, nargs, result, phase)
 
+/* An env step of work that was handed over: for those who wait for it, this is the event. */
+static void tell_waiting(Track *track, uint32_t event) {
+    for (uint32_t i = 0; i < g.track_count; i++) {
+        Track *other = g.tracks[i];
+        if (other == track || other->retired || other->gen != g.gen || other->depth != 1) continue;
+        if (other->top->label->rec->kind != KIND_WAIT || other->within_phase) continue;
+        if (other->pending_count || other->root->rec->self_ns > other->gap_mark) resolve(other, event);
+    }
+}
+
 /* Steps by environment, so that one slow one among many can be named. The address tells them apart. */
 static PyObject *env_objects[ENV_SLOTS]; /* in the order they were first stepped */
 static uint64_t envs_of_gen;
@@ -203,6 +213,7 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
     }
     event_begins(track, hooked->event);
     if (UNLIKELY(!g.in_loop) && hooked->counts != COUNT_RESET) begin_loop(track);
+    if (UNLIKELY(track->depth && track->frames[0].zone == reserved_zones[Z_HANDOFF])) tell_waiting(track, hooked->event);
     if (track->within_phase != PHASE_EVAL) maybe_iterate(track);
     uint32_t before = track->inside;
     Zone *zone = zone_in(hooked, track->within_phase);

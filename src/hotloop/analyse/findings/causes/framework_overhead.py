@@ -28,13 +28,17 @@ def look(e: Evidence) -> Candidate | None:
     if share < LEAST_SHARE:
         return None
     where = e.blame(found)
+    calls = sum(o.calls for o in e.report.operations if o.name == "collect/env_step")
+    single = calls and e.env_steps < 1.5 * calls
+    # one environment a call: with more, what is paid per call (the network's launch cost too) is shared among them
+    paid = e.where(lambda x: _plumbing(x) or x.label == "collect/policy") if single else found
     return Candidate(
         CAUSE,
         f"{percent(share)} of the training loop is the RL library's own code, outside networks and environments",
         where,
         "collect",
-        tuple(found),
-        removes=0.75,
+        tuple(paid),
+        removes=0.85 if single else 0.6,
         evidence=(f"{percent(share)} of the samples end in the library's own functions",),
     )
 
