@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from math import exp, log
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -28,6 +29,7 @@ TITLES = {
     "gradient_clipping": "Gradient Clipping", "network_forward": "Network Forward", "torchrl": "TorchRL",
     "unattributed": "Unattributed", "profiler": "Profiler",
 }  # fmt: skip
+LEAST_PAIRS = 5  # for an interval and a verdict; fewer are described
 _ORDER = {label: i for i, label in enumerate(TITLES)}
 Labels = tuple[str, ...]  # labels from the top of the tree down
 
@@ -84,6 +86,11 @@ def _hotloop(*arguments: str) -> Any:
     finally:
         sys.argv = before
     return json.loads(out.getvalue())
+
+
+def judge(off: Sequence[Path], on: Sequence[Path]) -> Any:
+    """What `hotloop compare` says of sessions that ran in pairs."""
+    return _hotloop("compare", ",".join(map(str, off)), ",".join(map(str, on)), "--paired", "--json")
 
 
 def add_up(parts: Sequence[Measured]) -> Measured:
@@ -173,34 +180,42 @@ def _round(parts: Sequence[int], whole: int) -> list[int]:
 # ---- two arms ----
 
 
-def comparison_text(off: Sequence[Measured], on: Sequence[Measured], breakdown: bool) -> str:
-    """Baseline, turbo, speedup. `off[i]` and `on[i]` ran one after the other: the spread is that of the pairs' speedups."""
+def comparison_text(off: Sequence[Measured], on: Sequence[Measured], breakdown: bool, judged: Any = None) -> str:
+    """Baseline, turbo, speedup. `off[i]` and `on[i]` ran one after the other: the interval is that of the pairs' speedups, and
+    with fewer than five pairs there is only their spread. `judged` is `hotloop compare`'s answer."""
     base, turbo = add_up(off), add_up(on)
     walls = lambda arm: f"{min(m.wall_s for m in arm):.2f} to {max(m.wall_s for m in arm):.2f}s"
-    overall = [speedup(a.wall_s, b.wall_s) for a, b in zip(off, on, strict=True)]
+    enough = len(off) >= LEAST_PAIRS
+    spread = interval if enough else _range_of_pairs
+    overall = spread([a.wall_s for a in off], [b.wall_s for b in on])
     gain, ratio = _percent(base.wall_s, turbo.wall_s), _ratio(base.wall_s, turbo.wall_s)
     lines = [
         "=" * 80, "Turbo Mode Comparison Report", "=" * 80, "",
         "Overall Performance:",
         f"  Baseline (turbo OFF): {base.wall_s:.2f}s   (mean of {len(off)} sessions, {walls(off)})",
         f"  Turbo (turbo ON):     {turbo.wall_s:.2f}s   (mean of {len(on)} sessions, {walls(on)})",
-        f"  Speedup:              {gain}   ({ratio}; pairs {_range(overall)})",
+        f"  Speedup:              {gain}   ({ratio}; {'95% CI' if enough else 'pairs'} {overall})",
+        *([] if judged is None else [fill(_verdict(judged), 80, initial_indent="  ", subsequent_indent="    ")]),
         "",
         "Component-Level Comparison:",
-        f"{'Component':<24}{'Baseline':>10}{'Turbo':>10}{'Speedup':>10}{'Ratio':>9}  {'Pairs':>15}",
+        f"{'Component':<24}{'Baseline':>10}{'Turbo':>10}{'Speedup':>10}{'Ratio':>9}  {'95% CI' if enough else 'Pairs':>15}",
         "-" * 80,
     ]  # fmt: skip
     for path in _compared(base, turbo, breakdown):
         name = "  " * (len(path) - 1) + title(path)
         before, after = base.seconds(path), turbo.seconds(path)
-        pairs = [speedup(a.seconds(path), b.seconds(path)) for a, b in zip(off, on, strict=True)]
+        pairs = spread([a.seconds(path) for a in off], [b.seconds(path) for b in on])
         gain, ratio = _percent(before, after), _ratio(before, after)
-        lines.append(f"{name:<24}{before:>9.2f}s{after:>9.2f}s{gain:>10}{ratio:>9}  {_range(pairs):>15}")
+        lines.append(f"{name:<24}{before:>9.2f}s{after:>9.2f}s{gain:>10}{ratio:>9}  {pairs:>15}")
     before, after = base.total("unattributed"), turbo.total("unattributed")
-    note = (
-        "Speedup = (baseline - turbo) / baseline, Ratio = baseline / turbo. Pairs: the smallest and the largest speedup among "
-        f"{len(off)} pair(s) of neighbouring sessions (ABBA order). That is a spread, not a confidence interval: "
-        "the statistical interval comes with a later release of HotLoop, and no row is called significant here."
+    note = "Speedup = (baseline - turbo) / baseline, Ratio = baseline / turbo. "
+    note += (
+        f"95% CI: of the speedup, by a t test on the logarithms of {len(off)} pairs of neighbouring sessions (ABBA order); "
+        "each row by itself, so of twenty rows without any effect one lies beside zero."
+        if enough
+        else f"Pairs: the smallest and the largest speedup among {len(off)} pair(s) of neighbouring sessions (ABBA order). "
+        f"That is a spread, not a confidence interval, and no row is called significant: "
+        f"--repetitions {LEAST_PAIRS} gives intervals."
     )
     lines += [f"{'Unattributed, all levels':<24}{before:>9.2f}s{after:>9.2f}s", "-" * 80, fill(note, 80)]
     return "\n".join(lines)
@@ -210,6 +225,43 @@ def _compared(base: Measured, turbo: Measured, breakdown: bool) -> list[Labels]:
     both = Measured(1, 1, dict.fromkeys([*base.tree, *turbo.tree], 0), {}, 0)
     shown = [path for top in both.children_of(()) for path in (top, *_parts(both, top, breakdown))]
     return [path for path in shown if path[-1] not in ("unattributed", "profiler")]
+
+
+def interval(base: Sequence[float], new: Sequence[float]) -> str:
+    """The 95 % interval of the speedup, from pairs; the ratio of times is what noise multiplies, so on logarithms.
+
+    >>> interval([1.0, 1.01, 0.99, 1.0, 1.0], [0.5, 0.505, 0.495, 0.5, 0.505])
+    '+49.5 to +50.2%'
+    """
+    from scipy import stats
+
+    if min(*base, *new) <= 0:
+        return "-"
+    logs = [log(b / a) for a, b in zip(base, new, strict=True)]
+    if max(logs) - min(logs) < 1e-9:
+        return _range([(1 - exp(logs[0])) * 100] * 2)
+    low, high = stats.ttest_1samp(logs, 0).confidence_interval()
+    return _range([(1 - exp(x)) * 100 for x in (high, low)])
+
+
+def _range_of_pairs(base: Sequence[float], new: Sequence[float]) -> str:
+    return _range([speedup(a, b) for a, b in zip(base, new, strict=True)])
+
+
+def _verdict(judged: Any) -> str:
+    """`hotloop compare`'s words, per decision instead of per session."""
+    ratio = judged["ratio"]
+    bounds = "" if ratio["low"] is None else f", 95% CI {ratio['low']:.3f} to {ratio['high']:.3f}"
+    needed = judged["needed_pairs"]
+    more = f"; ±{100 * judged['margin']:g}% needs about {needed:,} pairs" if judged["verdict"] == "undecided" and needed else ""
+    why = (
+        f" ({judged['reason']}{more})"
+        if judged["reason"]
+        else f" (p = {judged['p']:.2g}{more})"
+        if judged["p"] is not None
+        else ""
+    )
+    return f"Verdict: {judged['verdict']}, turbo/baseline per decision {ratio['mid']:.3f}{bounds}{why}"
 
 
 def speedup(base: float, new: float) -> float | None:
@@ -244,11 +296,19 @@ _ADVICE = {
 }
 
 
-def recommendations(off: Sequence[Measured], on: Sequence[Measured]) -> str:
+def recommendations(off: Sequence[Measured], on: Sequence[Measured], judged: Any = None) -> str:
     """From these sessions alone: what turbo did, what it can still give, and who owns the rest."""
     turbo = add_up(on)
     pairs = [speedup(a.wall_s, b.wall_s) or 0.0 for a, b in zip(off, on, strict=True)]
-    if min(pairs) > 0:
+    gain = interval([m.wall_s for m in off], [m.wall_s for m in on]) if len(off) >= LEAST_PAIRS else ""
+    verdict = judged["verdict"] if judged is not None and len(off) >= LEAST_PAIRS else None
+    if verdict == "faster":
+        first = f"Turbo is faster ({gain}) and gives the same trajectories: keep it on."
+    elif verdict == "slower":
+        first = f"Turbo is slower ({gain}): do not use it here."
+    elif verdict is not None:
+        first = f"{_verdict(judged)}: no effect that matters is shown."
+    elif min(pairs) > 0:
         first = f"Turbo was faster in every pair ({_range(pairs)}) and gives the same trajectories: keep it on."
     elif max(pairs) < 0:
         first = f"Turbo was slower in every pair ({_range(pairs)}): do not use it here."

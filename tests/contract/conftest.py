@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hotloop.integrations import _patch as p
 from hotloop.model import shard as m
 from hotloop.model.ledger import Ledger, fold
 from hotloop.record import twin
@@ -102,6 +103,58 @@ class Rig:
         self.module.close()
 
 
+class Bench:
+    """A rig with hooks: functions that take a given time, each with a role."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self.module = rig, rig.module
+        self.patches = p.Patches(rig.module, note=pytest.fail)
+        p.gap_zones(rig.module)
+
+    def tick(self, ns: int) -> None:
+        self.rig.tick(ns)
+
+    def work(self, ns: int = 0, *rest: Any) -> int:
+        """The function behind most hooks."""
+        self.rig.tick(ns)
+        return ns
+
+    def hooked(self, role: p.Role, function: Any = None, after: Any = None, every: int = 1) -> Any:
+        return self.patches.hooked(function or self.work, role, after, every)
+
+    def env(self, result: Any = None, ns: int = 10) -> Any:
+        """An environment of a class of its own, hooked."""
+        rig = self.rig
+
+        class Env:
+            def step(self, action: Any = None) -> Any:
+                rig.tick(ns)
+                return (0, 1.0, False, False, {}) if result is None else result
+
+            def reset(self) -> Any:
+                rig.tick(ns)
+                return 0, {}
+
+        self.patches.wrap(Env, "step", p.STEP)
+        self.patches.wrap(Env, "reset", p.RESET)
+        return Env()
+
+    def times(self, track: int = 0) -> dict[str, int]:
+        """Own time by path, in nanoseconds; the books close."""
+        shard = self.rig.read()
+        nodes = [node for node in shard.nodes if node.track == track]
+        assert sum(node.self_ns for node in nodes) == shard.tracks[track].lifetime_ns
+        assert all(node.count == sum(node.histogram) for node in nodes)
+        return {" > ".join(path_names(shard, n.path)): n.self_ns for n in nodes if n.self_ns}
+
+    def calls(self) -> dict[str, int]:
+        shard = self.rig.read()
+        return {" > ".join(path_names(shard, n.path)): n.count for n in shard.nodes if n.count}
+
+    def counters(self) -> dict[str, int]:
+        return {name: n for name, n in self.rig.read().counters.items() if n}
+
+
 def path_names(shard: m.Shard, path: int) -> tuple[str, ...]:
     names = []
     while path:
@@ -116,6 +169,8 @@ def leave_no_callback_behind() -> Any:
     for module in filter(None, (native, twin)):
         module.set_callbacks(yield_check=None, memory_span=None, decorate=None)
         module.set_on_step(None)
+        module.set_on_loop(None)
+        module.watch_classes((), None)
 
 
 @pytest.fixture(params=RECORDERS)
@@ -135,3 +190,15 @@ def disk_rig(recorder: ModuleType, tmp_path: Path) -> Any:
     rig = Rig(recorder, directory=str(tmp_path)).open()
     yield rig
     rig.close()
+
+
+@pytest.fixture
+def bench(rig):
+    return Bench(rig)
+
+
+@pytest.fixture
+def looping(bench):
+    """A bench whose training loop has begun, by a step that took no time."""
+    bench.env(ns=0).step()
+    return bench

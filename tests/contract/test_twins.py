@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hotloop.model import shard as m
 from hotloop.model.ledger import fold
 from hotloop.record import twin
 from hotloop.store.shard import decode
@@ -93,9 +94,14 @@ def drive(rig: Rig, program: list[tuple[str, Any]]) -> Any:
     tokens.clear()
     module.use_track(-1)
     module.close()
+    return describe(shard)
+
+
+def describe(shard: m.Shard) -> dict[str, Any]:
+    """All of a shard that two recorders must agree on."""
     books = fold([shard])
     return {
-        "labels": [(x.name, x.kind) for x in shard.labels],
+        "labels": [(x.name, x.kind, x.phase, x.after, x.owns) for x in shard.labels],
         "paths": [path_names(shard, i) for i in range(len(shard.paths))],
         "nodes": shard.nodes,
         "tracks": [(t.name, t.alive, t.lifetime_ns, t.end_ns, t.entered, t.depth) for t in shard.tracks],

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from arms import fresh_processes, interleave, record_arm, write_functions
-from comparison import Measured, add_up, breakdown_text, comparison_text, owners_text, read_session, recommendations
+from comparison import Measured, add_up, breakdown_text, comparison_text, judge, owners_text, read_session, recommendations
 from settings import Settings, add_flags
 
 WORD = {False: "OFF", True: "ON"}
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--no-turbo", action="store_true", help="the plain environment")
     parser.add_argument("--breakdown", action="store_true", help="show what data collection consists of")
     parser.add_argument("--detailed", action="store_true", help="also write profile_training_turbo_{off,on}.txt, by function")
-    parser.add_argument("--repetitions", type=int, default=2, metavar="INT", help="pairs of sessions to compare (default: 2)")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="INT", help="pairs of sessions to compare (default: 5)")
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the sessions and files (default: here)")
     add_flags(parser, leave_out=("turbo",), batches=5)
     given = vars(parser.parse_args())
@@ -51,10 +51,12 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
 
     arms: dict[bool, list[Measured]] = {False: [], True: []}
+    paths: dict[bool, list[Path]] = {False: [], True: []}
     with fresh_processes() as run:
         for i, on in enumerate(order, 1):
             path = run(record_arm, replace(settings, turbo=on), out / "runs")
             arms[on].append(read_session(path))
+            paths[on].append(path)
             print(f"session {i}/{len(order)}: turbo {WORD[on]:<3} {arms[on][-1].wall_s:6.2f}s  {path}", flush=True)
         files = {}
         if detailed:
@@ -69,8 +71,9 @@ def main() -> None:
             print(breakdown_text(arm, breakdown))
             print(owners_text(arm))
     if compare:
-        print("\n" + comparison_text(arms[False], arms[True], breakdown))
-        print("\n" + recommendations(arms[False], arms[True]))
+        judged = judge(paths[False], paths[True])
+        print("\n" + comparison_text(arms[False], arms[True], breakdown, judged))
+        print("\n" + recommendations(arms[False], arms[True], judged))
     print("\nHost timing: what a GPU does meanwhile is not told apart yet; device events come with a later release of HotLoop.")
     for file in files.values():
         print(f"wrote {file} (50 functions by cumulative time, callers and callees)")

@@ -12,7 +12,7 @@ from pathlib import Path
 import profile_training_time
 import pytest
 from arms import interleave
-from comparison import Measured, add_up, breakdown_text, comparison_text, owners_text, recommendations, speedup
+from comparison import Measured, add_up, breakdown_text, comparison_text, interval, owners_text, recommendations, speedup
 
 MS = 1_000_000
 
@@ -76,6 +76,29 @@ def test_advice_follows_the_pairs(turbo_ms: list[int], says: str) -> None:
     assert "cannot gain more than that" in text
 
 
+def judged(verdict: str, **more: object) -> dict[str, object]:
+    base = {"verdict": verdict, "ratio": {"mid": 0.6, "low": 0.5, "high": 0.7}, "p": 0.001, "reason": None, "margin": 0.02}
+    return {**base, "needed_pairs": 12, **more}
+
+
+def test_five_pairs_have_intervals_and_a_verdict() -> None:
+    off, on = [arm(300, 1000 + i) for i in range(5)], [arm(100, 600 - i) for i in range(5)]
+    text = comparison_text(off, on, True, judged("faster"))
+    assert "95% CI +40.0 to +40.6%" in text
+    assert "Verdict: faster, turbo/baseline per decision 0.600, 95% CI 0.500 to 0.700 (p = 0.001)" in " ".join(text.split())
+    row = next(line for line in text.splitlines() if "Env Step" in line)
+    assert row.split()[-3:] == ["+66.7", "to", "+66.7%"]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "keep it on" in " ".join(recommendations(off, on, judged("faster")).split())
+    assert "do not use it" in " ".join(recommendations(off, on, judged("slower")).split())
+    assert "needs about 12 pairs" in " ".join(recommendations(off, on, judged("undecided")).split())
+
+
+def test_an_interval_is_that_of_a_t_test_on_logarithms() -> None:
+    assert interval([1.0] * 5, [0.5] * 5) == "+50.0 to +50.0%"
+    assert interval([1.0] * 5, [0.5] * 4 + [0.0]) == "-"
+
+
 def test_pairs_are_turned_round_so_that_drift_hits_both_arms() -> None:
     assert interleave(3) == [False, True, True, False, False, True]
 
@@ -95,6 +118,7 @@ def test_every_combination_of_flags_works(
     monkeypatch.setattr(profile_training_time, "fresh_processes", here)
     monkeypatch.setattr(profile_training_time, "record_arm", lambda settings, out: ran.append(settings.turbo) or settings.turbo)
     monkeypatch.setattr(profile_training_time, "read_session", lambda turbo: arm(100 if turbo else 500, 700 if turbo else 1000))
+    monkeypatch.setattr(profile_training_time, "judge", lambda off, on: judged("faster"))
     monkeypatch.setattr(profile_training_time, "write_functions", lambda settings, file: file.write_text("functions"))
     flags = [flag for flag, on in zip(FLAGS, chosen, strict=True) if on]
     monkeypatch.setattr(sys, "argv", ["profile_training_time.py", *flags, "--batches", "1", "--out", str(tmp_path)])
@@ -102,7 +126,7 @@ def test_every_combination_of_flags_works(
     out = capsys.readouterr().out
     compare, turbo, plain, breakdown, detailed = chosen
     both = compare or turbo == plain
-    assert ran == ([False, True, True, False] if both else [turbo])
+    assert ran == ([False, True, True, False, False, True, True, False, False, True] if both else [turbo])
     assert ("Turbo Mode Comparison Report" in out) == both
     assert ("- Env Step" in out) == breakdown
     names = {f"profile_training_turbo_{word}.txt" for word, on in (("off", both or plain), ("on", both or turbo)) if on}

@@ -20,6 +20,7 @@ def explain_gap(small: str, large: str, as_json: bool, html: str | None, force: 
 
     \b
     hotloop explain-gap runs/train-1024 runs/train-5000
+    hotloop explain-gap runs/train-1024 runs/train-5000 --html gap.html
     """
     from ..analyse.gap import explain_gap as explain
     from ..analyse.gap import read_side

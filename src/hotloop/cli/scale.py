@@ -48,6 +48,7 @@ def scale(
 
     \b
     hotloop scale "train.py --episodes {n}" --n 64,128,256,512,1024 --predict 5000
+    hotloop scale "train.py --steps {n} --seed {seed}" --n 1000,4000,16000 --runs 2 --out runs/scaling
     """
     from ..analyse.iterations import read_iterations
     from ..analyse.report import make_report

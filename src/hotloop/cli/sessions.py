@@ -26,7 +26,9 @@ def find_sessions(folder: str) -> list[Path]:
 def latest_session(folder: str = "runs") -> str:
     found = find_sessions(folder)
     if not found:
-        raise UnreadableError(f"there is no session in ./{folder}; record one, or name its directory")
+        raise UnreadableError(
+            f"there is no session in ./{folder}; record one (`hotloop run train.py`, or `hotloop demo`), or name its directory"
+        )
     return str(found[-1])
 
 
@@ -42,7 +44,9 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
     hotloop list runs --last 5
     """
     if not os.path.isdir(folder):
-        raise UnreadableError(f"{folder} is not a directory; sessions are kept in ./runs unless start(out=...) says otherwise")
+        raise UnreadableError(
+            f"{folder} is not a directory; sessions are kept in ./runs by default; record one: hotloop run train.py"
+        )
     found = find_sessions(folder)
     rows = [_describe(path) for path in found[-last:]]
     if as_json:
@@ -51,7 +55,7 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=1, allow_nan=False))
         return
     if not rows:
-        click.echo(f"no session in {folder}; record one: python examples/quickstart.py, or start() in your script")
+        click.echo(f"no session in {folder}; record one: hotloop run train.py, or hotloop demo")
         return
     from rich.console import Console
 

@@ -2,14 +2,23 @@
 
 What lives here: the same names as `hotloop.record._zone` (its stub is the contract for both), in rooms named after the
 native headers: tree (labels, paths, nodes, tracks), spans (enter, leave, lift, hand over), rows (iterations, counters),
-session (start, pause, end, forks), waits.
+session (start, pause, end, forks), waits, phases (deferred labelling, start-up), hooks (roles, classes, garbage), sampler.
 
-Invariant: same calls, same file. Three things only the native recorder has: it sees forks that no Python hook sees, it
-knows when a thread waits for a lock, and its unions are exact to the nanosecond while threads preempt one another.
+Invariant: same calls, same file. What only the native recorder has:
+- it sees forks that no Python hook sees;
+- it knows when a thread waits for a lock;
+- its unions are exact to the nanosecond while threads preempt one another;
+- text written to files and terminals: the type that does it cannot be changed from Python, only `os.fsync` is hooked;
+- hooks that add no frame: here a hooked call, and a class statement while classes are watched, has a Python frame of ours
+  in its stack (call sites and stack samples leave it out; `sys._getframe` in the script does not);
+- a sampler beside the interpreter: here it is a Python thread that sees others where they let go of the interpreter lock;
+- pauses of the garbage collector within the recorder itself: here they are the span's.
 """
 
 from __future__ import annotations
 
+from .hooks import expect_updates, gc_pause, hook, set_revive, watch_classes, within, zone
+from .phases import phases_start
 from .rows import count, step
 from .session import (
     attach,
@@ -24,6 +33,7 @@ from .session import (
     reset,
     resume,
     set_callbacks,
+    set_on_loop,
     set_on_step,
     set_time,
     shard,
@@ -45,13 +55,14 @@ from .spans import (
     settle,
     wrap,
 )
-from .waits import hook_rusage, hook_waits, unhook_waits
+from .waits import hook_rusage, hook_waits, hook_writes, unhook_waits
 
 NATIVE = False
 
 __all__ = [
-    "NATIVE", "Zone", "adopt", "attach", "charge", "close", "count", "depth", "disk_error", "end_track", "here",
-    "hook_rusage", "hook_waits", "is_on", "lift", "lose", "lower", "name_process", "note_memory", "now", "open", "pause",
-    "profile", "release", "reset", "resume", "set_callbacks", "set_on_step", "set_time", "settle", "shard", "snapshot", "step",
-    "unhook_waits", "use_track", "wrap",
+    "NATIVE", "Zone", "adopt", "attach", "charge", "close", "count", "depth", "disk_error", "end_track", "expect_updates",
+    "gc_pause", "here", "hook", "hook_rusage", "hook_waits", "hook_writes", "is_on", "lift", "lose", "lower",
+    "name_process", "note_memory", "now", "open", "pause", "phases_start", "profile", "release", "reset", "resume",
+    "set_callbacks", "set_on_loop", "set_on_step", "set_revive", "set_time", "settle", "shard", "snapshot", "step",
+    "unhook_waits", "use_track", "watch_classes", "within", "wrap", "zone",
 ]  # fmt: skip

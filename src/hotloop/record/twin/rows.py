@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...store import schema as s
+from .phases import settle_phases
 from .spans import charge, current_track
 from .tree import BUSY, Track, state, touch
 
@@ -136,9 +137,10 @@ def step() -> None:
     track.gen = BUSY
     try:
         with state.lock:
-            _step(track)
+            close_iteration(track)
     finally:
         track.gen = gen
+    state.manual_steps = True
     if state.on_step is not None:
         try:
             state.on_step(state.iteration, state.head[s.H_COUNTERS + 2])
@@ -147,7 +149,7 @@ def step() -> None:
         charge()  # what was printed is our time
 
 
-def _step(track: Track) -> None:
+def close_iteration(track: Track) -> None:
     at = state.clock()
     for other in state.tracks:
         if other.retired or other.gen not in (state.gen, BUSY):
@@ -156,6 +158,7 @@ def _step(track: Track) -> None:
         for node in (other.root, other.profiler, other.top, other.idle, *(frame.node for frame in other.frames[: other.depth])):
             if node is not None:
                 touch(node)
+    settle_phases(ending=False)
     header = state.head
     if state.rows_words:
         assert state.shard is not None
@@ -195,7 +198,8 @@ def _step(track: Track) -> None:
 
 def next_window() -> None:
     """Full events for iterations 0, 1, 2, 10, 20, 40, 80, ...; between them the ring holds the latest."""
-    i, total, want = state.iteration, state.options["log_events"], 0
+    i, want = state.iteration, 0
+    total = state.options["child_log_events" if state.options["is_child"] else "log_events"]
     if i == 0:
         want = total // 2
     elif i < 3 or (i % 10 == 0 and (i // 10).bit_count() == 1):

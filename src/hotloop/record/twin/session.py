@@ -11,6 +11,8 @@ from typing import Any
 
 from ...store import schema as s
 from ...store.writer import ShardWriter, drop
+from . import sampler
+from .phases import settle_ended, settle_phases
 from .rows import counters_start, next_window
 from .spans import MAX_ZONES, close_top
 from .tree import CLOCK_PYTHON, CLOCK_TEST, UNATTACHED, Track, add_node, label_of, path_of, state, touch
@@ -55,6 +57,8 @@ def track_ended(track: Track) -> None:
     if track.gen == state.gen and state.shard is not None and state.pid == os.getpid():
         if state.gen_on:
             track_cut(track, "abandoned")
+            with state.lock:
+                settle_ended(track)
         track.words[track.at + s.T_ALIVE] = 2
         track.retired = True
         track.inherited = 0
@@ -84,7 +88,10 @@ def begin_life(track: Track, at_ns: int) -> None:
 def track_attach(track: Track) -> bool:
     shard = state.shard
     assert shard is not None
-    name = _thread_name() if track.virtual < 0 else f"virtual-{track.virtual}"
+    if track is state.local.track:  # else another thread's reset() carries it over
+        track.ident, track.native_id = get_ident(), _native_id()
+        track.name = _thread_name() if track.virtual < 0 else f"virtual-{track.virtual}"
+    name = track.name
     at_ns = state.clock()
     slot = shard.item(s.TRACKS)
     if slot is None:
@@ -108,12 +115,12 @@ def track_attach(track: Track) -> bool:
     data = name.encode("utf-8", "surrogatepass")[:255]
     offset = shard.string(data)
     words = block.words
-    words[at + s.T_TID] = _native_id()
+    words[at + s.T_TID] = track.native_id
     words[at + s.T_NAME], words[at + s.T_NAME_BYTES] = offset, len(data) if offset else 0
     words[at + s.T_OCCUPANTS] = words[at + s.T_ALIVE] = 1
     track.inherited += track.depth
-    track.depth = track.room = track.crooked = 0
-    track.frames = []
+    track.depth = track.room = track.crooked = track.phase = track.gap_mark = 0
+    track.frames, track.pending = [], []
     track.state = 0
     track.retired = False
     begin_life(track, at_ns)
@@ -131,8 +138,11 @@ def track_for_thread() -> Track:
         track = Track()
     else:
         track.retired = False
+        track.inside = track.within_phase = 0
+        track.gap_mark, track.pending = track.root.self_ns, []
         begin_life(track, state.clock())
-        track.words[track.at + s.T_TID] = _native_id()
+        track.ident, track.native_id = get_ident(), _native_id()
+        track.words[track.at + s.T_TID] = track.native_id
         track.words[track.at + s.T_OCCUPANTS] += 1
         track.words[track.at + s.T_ALIVE] = 1
     state.local.owner = _Owner(track)
@@ -158,9 +168,10 @@ def _session_begin() -> bool:
         state.head[s.H_DISK_ERRNO] = state.disk_errno
     state.disk_errno, state.pid = shard.disk_errno or state.disk_errno * refused, os.getpid()
     state.gen += 1
-    state.tracks, state.touched = [], []
+    state.tracks, state.touched, state.envs = [], [], {}
     state.iteration = state.log_left = state.ring_head = 0
     state.mark = 1
+    state.in_loop = state.learned = state.learns = state.episode_ended = state.manual_steps = False
     state.log = None
     state.long_ns = options["long_ns"] or 1 << 62
     ring_events = options["child_ring_events" if child else "ring_events"]
@@ -188,6 +199,7 @@ def _session_begin() -> bool:
         _write_name()
     next_window()
     state.gen_on = state.gen
+    sampler.start()
     return True
 
 
@@ -233,6 +245,10 @@ def _forget_parent() -> None:
     state.shard.forget()
     state.shard = None
     state.tracks = []
+    track = state.local.track
+    if track is not None:  # the calls open at the fork are the parent's
+        track.inside = track.within_phase = 0
+        track.model = None
     _forget_labels()
 
 
@@ -244,6 +260,7 @@ def _forget_labels() -> None:
 def _after_fork_in_child() -> None:
     state.gen_on = 0
     state.lock = RLock()
+    sampler.forget()
     track = state.local.track
     if track is not None:
         track.gen = UNATTACHED
@@ -293,6 +310,13 @@ def _prune_zones() -> None:
 
 def close() -> None:
     state.want = False
+    sampler.stop()
+    if state.gen_on and state.pid == os.getpid():
+        with state.lock:
+            for track in state.tracks:
+                if not track.retired:
+                    track.settle(state.clock())
+            settle_phases(ending=True)
     pause()
     if state.shard is not None and state.pid != os.getpid():
         _forget_parent()
@@ -351,12 +375,13 @@ def reset() -> None:
     for track, zones in carried:
         track_cut(track, "cut")
         track.inherited -= len(zones)
-    old = state.shard.path
+    old, by_hand, learns = state.shard.path, state.manual_steps, state.learns
     close()
     state.options = {**state.options, "epoch": state.options["epoch"] + 1}
     state.want = _session_begin()
     if not state.want:
         return
+    state.manual_steps, state.learns = by_hand, learns
     mine = state.local.track
     for track, zones in carried:
         if track_attach(track):
@@ -422,6 +447,10 @@ def set_on_step(callback: Any) -> None:
     state.on_step = callback
 
 
+def set_on_loop(callback: Any) -> None:
+    state.on_loop = callback
+
+
 # ---- for tests: a clock and threads that are moved by hand ----
 
 _virtual: dict[int, Track] = {}
@@ -449,6 +478,7 @@ def end_track() -> None:
     track = state.local.track
     if track is not None and track.gen == state.gen_on:
         track_cut(track, "abandoned")
+        settle_ended(track)
         track.words[track.at + s.T_ALIVE] = 2
         track.inherited = 0
         begin_life(track, state.clock())

@@ -11,8 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from struct import Struct
+from types import FrameType
 from typing import Any
 
+from ...model.phase import LOG
 from ...store import schema as s
 from .tree import (
     BUSY,
@@ -37,6 +39,7 @@ LOCAL = state.local
 ENTERED = (1 << s.STATE_ENTERED_SHIFT) + 2
 UINT32_MAX = (1 << 32) - 1
 RING_HEAD, TRACK_FRAMES = s.H_RING_HEAD, s.TRACK_FRAMES
+GC_PAUSE = "(gc pause)"
 GENERATOR_FLAGS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
 
 
@@ -254,10 +257,11 @@ def exit_odd(track: Track, zone: Zone) -> None:
 class Zone:
     """A named region: a context manager and a decorator, shared by all threads."""
 
-    __slots__ = ("kind", "label", "name", "site")
+    __slots__ = ("kind", "label", "name", "owns", "phase", "site")
 
-    def __init__(self, name: str, kind: int = s.KIND_USER) -> None:
-        self.name, self.kind = name, kind
+    def __init__(self, name: str, kind: int = s.KIND_USER, phase: int = 0, owns: bool = False) -> None:
+        self.name, self.kind, self.phase = name, kind, phase
+        self.owns = owns  # its own time is work, also where it has parts
         self.label: Any = None
         self.site: str | None = None  # file:line where it is first opened, or where its function begins
 
@@ -334,7 +338,7 @@ class Zone:
         """In a new place: is this span opened by a generator that yields inside it? Then its time is not its own."""
         if self.kind != s.KIND_USER:
             return
-        frame = sys._getframe(2)
+        frame = outside(sys._getframe(2))
         if self.site is None:
             self.site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             place_label(self)
@@ -346,6 +350,16 @@ class Zone:
             self.label.word(s.L_SITE, offset)
             self.label.word(s.L_SITE_BYTES, len(data) if offset else 0)
             self.label.flag(s.FLAG_HELD_ACROSS_YIELD, True)
+
+
+HOOKS_MODULE = f"{__package__}.hooks"
+
+
+def outside(frame: FrameType) -> FrameType:
+    """The script's frame: hooks are Python functions here, and stand between it and the recorder."""
+    while frame.f_globals.get("__name__") == HOOKS_MODULE and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def wake_for_span(track: Track | None) -> Track | None:
@@ -410,9 +424,11 @@ RESERVED = {
     "(root)": s.KIND_ROOT, "(profiler)": s.KIND_PROFILER, "(handed over)": s.KIND_HANDOFF,
     "(more labels)": s.KIND_OVERFLOW, "(waiting: idle worker)": s.KIND_WAIT, "(waiting: sleep)": s.KIND_WAIT,
     "(waiting: lock)": s.KIND_WAIT, "(waiting: socket)": s.KIND_WAIT, "(waiting: select)": s.KIND_WAIT,
-    "(waiting: queue)": s.KIND_WAIT,
+    "(waiting: queue)": s.KIND_WAIT, GC_PAUSE: s.KIND_WAIT,
 }  # fmt: skip
 state.reserved.update((name, Zone(name, kind)) for name, kind in RESERVED.items())
+WRITE = "log/write"
+state.reserved[WRITE] = Zone(WRITE, s.KIND_USER, LOG, owns=True)
 
 
 def wrap(zone: Zone, function: Callable[..., Any]) -> Callable[..., Any]:

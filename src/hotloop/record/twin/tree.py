@@ -18,6 +18,7 @@ from ...store import schema as s
 from ...store.writer import Block, ShardWriter
 
 if TYPE_CHECKING:
+    from .phases import Pending
     from .spans import Zone
 
 MAX_LABELS = 16384
@@ -33,14 +34,14 @@ class Label:
 
     __slots__ = ("alone", "id", "kind", "open", "placed", "shared", "start_at", "union_at", "union_ns", "union_start", "words")
 
-    def __init__(self, block: Block, at: int, number: int, kind: int) -> None:
+    def __init__(self, block: Block, at: int, number: int, kind: int, flags: int) -> None:
         self.words, self.union_at, self.start_at = block.words, at + s.L_UNION_NS, at + s.L_UNION_START
         self.id, self.kind = number, kind
         self.alone: Node | None = None
         self.shared = self.placed = False
         self.open = 0  # spans of this label open now, over all tracks (recursion counts once)
         self.union_ns = self.union_start = 0  # as in the file
-        self.words[at + s.L_FLAGS] = s.FLAG_ALONE
+        self.words[at + s.L_FLAGS] = s.FLAG_ALONE | flags
 
     def word(self, field: int, value: int) -> None:
         self.words[self.union_at - s.L_UNION_NS + field] = value
@@ -85,8 +86,8 @@ class Label:
 
 class Node:
     __slots__ = (
-        "at", "children", "count", "count_at_step", "hot", "id", "label", "least", "long", "marked_in", "most", "others",
-        "parent", "path", "self_at", "self_at_step", "self_ns", "squares", "total", "where", "words",
+        "at", "children", "count", "count_at_step", "event", "hot", "id", "label", "least", "long", "marked_in", "most",
+        "others", "parent", "path", "self_at", "self_at_event", "self_at_step", "self_ns", "squares", "total", "where", "words",
     )  # fmt: skip
 
     def __init__(self, block: Block, at: int, number: int, path: int, track: int, label: Label, parent: Node | None) -> None:
@@ -107,6 +108,7 @@ class Node:
         self.long = False
         self.marked_in = 0
         self.self_at_step = self.count_at_step = 0
+        self.event = self.self_at_event = 0  # of a wait: the last event before it, and its own time then
 
     def set_long(self, zone: Zone, long: bool) -> None:
         """Long spans are measured, so they may not take the short way."""
@@ -147,8 +149,9 @@ class Frame:
 
 class Track:
     __slots__ = (
-        "at", "crooked", "depth", "frames", "frames_at", "gen", "hot", "id", "idle", "inherited", "last",
-        "name_key", "nodes", "overflow", "profiler", "retired", "room", "root", "state", "state_at", "top", "virtual", "words",
+        "at", "crooked", "depth", "events", "frames", "frames_at", "gap_mark", "gen", "hot", "id", "ident", "idle",
+        "inherited", "inside", "last", "model", "name", "name_key", "native_id", "nodes", "overflow", "pending", "phase",
+        "profiler", "retired", "room", "root", "state", "state_at", "top", "virtual", "within_phase", "words",
     )  # fmt: skip
     at: int
     hot: tuple[memoryview, memoryview, int, int]  # words, bytes, where the journal and the state are
@@ -171,7 +174,13 @@ class Track:
         self.last = self.state = self.inherited = self.id = 0
         self.retired = False
         self.virtual = -1
-        self.name_key = ""
+        self.name = self.name_key = ""
+        self.ident = self.native_id = 0  # of its thread, for Python and for the kernel
+        self.inside = self.within_phase = self.phase = 0  # hooks that are open, the phase they say, the last event's
+        self.events = 0  # how many there were
+        self.model: Any = None  # the outermost model call
+        self.gap_mark = 0  # of the root's own time, what has its phase
+        self.pending: list[Pending] = []
 
     def set_crooked(self, by: int) -> None:
         self.crooked += by
@@ -245,7 +254,10 @@ class State:
         self.disk_errno = 0
         self.zones: dict[str, Zone] = {}
         self.reserved: dict[str, Zone] = {}
+        self.in_loop = self.learned = self.learns = self.episode_ended = self.manual_steps = False  # see phases
+        self.envs: dict[int, int] = {}  # by environment: its slot in the header
         self.on_step: Callable[[int, int], object] | None = None
+        self.on_loop: Callable[[], object] | None = None
         self.yield_check: Callable[[Any, int], str | None] | None = None
         self.memory_span: Callable[[Any], Any] | None = None
         self.decorate: Callable[[Any, Any], Any] | None = None
@@ -277,8 +289,8 @@ def label_of(zone: Zone) -> Label:
             block, at, number = slot
             block.words[at + s.L_OFFSET], block.words[at + s.L_BYTES] = offset, len(data)
             block.words[at + s.L_KIND] = zone.kind
+            label = Label(block, at, number, zone.kind, zone.phase << s.FLAG_PHASE_SHIFT | s.FLAG_OWNS * zone.owns)
             shard.publish(s.LABELS)
-            label = Label(block, at, number, zone.kind)
     zone.label = label or state.reserved["(more labels)"].label
     if label is not None:
         place_label(zone)

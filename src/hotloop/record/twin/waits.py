@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from typing import Any
 
-from .spans import current_track
+from .phases import note_wait
+from .spans import WRITE, Zone, current_track
 from .tree import state
 
 TARGETS = (
@@ -30,17 +32,21 @@ TARGETS = (
     ("threading", "Condition", "wait", "lock"),
 )
 
+# Text written to files and terminals goes through a type that Python cannot change.
+UNREACHABLE_WRITES = ("_io.TextIOWrapper.write", "_io.TextIOWrapper.flush")
+
 _undo: list[tuple[Any, str, Any, bool]] = []
+_undo_writes: list[tuple[Any, str, Any, bool]] = []
 
 
-def _stand_in(original: Any, kind: str) -> Any:
-    zone = state.reserved[f"(waiting: {kind})"]
-
+def _stand_in(original: Any, zone: Zone) -> Any:
     @functools.wraps(original)
     def waiting(*args: Any, **keywords: Any) -> Any:
-        if current_track() is None:
+        track = current_track()
+        if track is None:
             return original(*args, **keywords)
         with zone:
+            note_wait(track)
             return original(*args, **keywords)
 
     return waiting
@@ -59,18 +65,28 @@ def hook_waits() -> list[str]:
         if owner is None or original is None:
             continue
         _undo.append((owner, attribute, original, attribute in vars(owner)))
-        setattr(owner, attribute, _stand_in(original, kind))
+        setattr(owner, attribute, _stand_in(original, state.reserved[f"(waiting: {kind})"]))
         done.append(".".join(filter(None, (module, owner_name, attribute))))
     return [*done, "!_thread.lock.acquire"]
 
 
+def hook_writes() -> list[str]:
+    """As hook_waits, for what a script writes: only what goes to the disk at once can be reached."""
+    if _undo_writes:
+        return []
+    _undo_writes.append((os, "fsync", os.fsync, True))
+    os.fsync = _stand_in(os.fsync, state.reserved[WRITE])
+    return [*(f"!{name}" for name in UNREACHABLE_WRITES), "os.fsync"]
+
+
 def unhook_waits() -> None:
-    while _undo:
-        owner, attribute, original, own = _undo.pop()
-        if own:
-            setattr(owner, attribute, original)
-        else:
-            delattr(owner, attribute)
+    for undo in (_undo, _undo_writes):
+        while undo:
+            owner, attribute, original, own = undo.pop()
+            if own:
+                setattr(owner, attribute, original)
+            else:
+                delattr(owner, attribute)
 
 
 _rusage: list[Any] = []

@@ -1,0 +1,212 @@
+"""Phases in Python: what a stretch of the loop was for, known when the next thing happens; see `record/native/phases.h`.
+
+Invariant: labelling moves time from one node of a track to another, so the books close before and after. Whoever calls
+holds `state.lock`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...model.histogram import bucket_of
+from ...store import schema as s
+from .tree import BUSY, Node, Track, find_child, state, touch
+
+if TYPE_CHECKING:
+    from .spans import Zone
+
+UINT64_MAX = (1 << 64) - 1
+
+
+class Site:
+    """A place that calls a model, and what came after the call, the last time."""
+
+    __slots__ = ("phase",)
+
+    def __init__(self) -> None:
+        self.phase = 0
+
+
+class Pending:
+    """A model call whose phase the next event decides."""
+
+    __slots__ = ("node", "own", "phase", "site", "total", "zones")
+    MOST = 32  # of a track
+
+    def __init__(self, node: Node, zones: tuple[Zone | None, ...], site: Site, phase: int, own: int, total: int) -> None:
+        self.node, self.zones, self.site = node, zones, site
+        self.phase = phase  # as guessed
+        self.own, self.total = own, total
+
+
+class Gaps:
+    """The zones of what lies between events; they live as long as the process."""
+
+    def __init__(self) -> None:
+        self.between: dict[tuple[int, int], Zone] = {}  # (after, before)
+        self.startup: Zone | None = None
+        self.end: Zone | None = None
+
+
+gaps = Gaps()
+
+
+def phases_start(pairs: list[tuple[int, int, Zone]], start: Zone, end: Zone) -> None:
+    """What the stretches between two events are called, and the time before the first and after the last."""
+    gaps.between.update(((after, before), zone) for after, before, zone in pairs)
+    gaps.startup, gaps.end = start, end
+
+
+# ---- moving what was recorded ----
+
+
+def child_of(track: Track, parent: Node, zone: Zone) -> Node:
+    return parent.children.get(zone) or find_child(track, parent, zone)
+
+
+def move_self(source: Node, target: Node, ns: int) -> None:
+    source.self_ns -= ns
+    source.words[source.self_at] = source.self_ns
+    target.self_ns += ns
+    target.words[target.self_at] = target.self_ns
+    touch(source)
+    touch(target)
+
+
+def move_span(track: Track, span: Pending, zone: Zone) -> None:
+    """One finished span of a model call moves to the node of another phase."""
+    source, ns = span.node, span.total
+    target = child_of(track, source.parent or track.root, zone)
+    if target is source or target is track.overflow:
+        return
+    bucket = bucket_of(ns)
+    taken, given = (node.hot[2] for node in (source, target))
+    taken_at, given_at = (node.hot[7] + bucket for node in (source, target))
+    if not source.count or not taken[taken_at] or not 0 <= span.own <= source.self_ns or source.total < ns:
+        return
+    _move_union(source, target, ns)
+    source.count -= 1
+    target.count += 1
+    source.total -= ns
+    target.total += ns
+    source.squares = max(0.0, source.squares - float(ns) * ns) if source.count else 0.0
+    target.squares += float(ns) * ns
+    taken[taken_at] -= 1
+    given[given_at] += 1
+    target.least, target.most = min(target.least, ns), max(target.most, ns)
+    if not source.count:
+        source.least, source.most = UINT64_MAX, 0
+    for node in (source, target):
+        node.words[node.at + s.N_COUNT] = node.count
+        node.words[node.at + s.N_TOTAL_NS] = node.total
+        node.words[node.at + s.N_MIN_NS], node.words[node.at + s.N_MAX_NS] = node.least, node.most
+        node.hot[1][node.hot[6]] = node.squares
+    move_self(source, target, span.own)
+
+
+def _move_union(source: Node, target: Node, ns: int) -> None:
+    """Of the time the label was open at all; one that has a single node has that node's total time, which moves by itself."""
+    ours, theirs = source.label, target.label
+    both = min(ours.union_ns, ns) if ours.shared else ns
+    if both < ns:
+        theirs.share()
+    for label, by in ((ours, -both), (theirs, both)):
+        if label.shared:
+            label.union_ns += by
+            label.words[label.union_at] = label.union_ns
+
+
+def gap_node(track: Track, zone: Zone) -> Node | None:
+    node = child_of(track, track.root, zone)
+    return None if node is track.overflow else node
+
+
+def label_gap(track: Track, zone: Zone | None) -> None:
+    """The root's own time that has no phase yet gets one."""
+    root = track.root
+    node = gap_node(track, zone) if zone is not None and root.self_ns != track.gap_mark else None
+    if node is not None:
+        move_self(root, node, root.self_ns - track.gap_mark)
+    track.gap_mark = root.self_ns
+
+
+# ---- events ----
+
+
+def begin_loop(track: Track) -> None:
+    """The process's first env step or update: whatever was recorded before is start-up, the first iteration begins here."""
+    at = track.last
+    for other in state.tracks:  # the loop may begin in another thread than the main thread
+        live = not other.retired and other.gen in (state.gen, BUSY)
+        if live:
+            other.settle(at if other is track else state.clock())
+        startup = gap_node(other, gaps.startup) if live and gaps.startup is not None else None
+        for node in other.nodes:
+            if startup is not None and node is not startup and node is not other.profiler:
+                move_self(node, startup, node.self_ns)
+        other.gap_mark = other.root.self_ns
+        other.pending.clear()
+        for node in other.nodes:
+            node.self_at_step, node.count_at_step = node.self_ns, node.count
+            node.marked_in = 0
+    state.touched.clear()
+    state.head[s.H_ITER_START_NS] = at
+    if not state.head[s.H_FIRST_WORK_NS]:
+        state.head[s.H_FIRST_WORK_NS] = at
+
+
+def resolve(track: Track, event: int) -> None:
+    """An event begins: whatever waited for it gets its phase."""
+    track.settle(state.clock())
+    label_gap(track, gaps.between.get((track.phase, event)) if track.phase else gaps.startup)
+    for span in track.pending:
+        span.site.phase = event
+        zone = span.zones[event]
+        if span.phase != event and zone is not None:
+            move_span(track, span, zone)
+    track.pending.clear()
+    track.phase = event
+    track.events += 1
+
+
+def settle_phases(ending: bool) -> None:
+    """Whatever waits now stays as it was guessed: an iteration or the recording ends here.
+
+    A thread without events keeps its time; what is in a row may not move any more."""
+    for track in state.tracks:
+        if track.retired or track.gen not in (state.gen, BUSY):
+            continue
+        _unresolved(track, gaps.end if ending else gaps.between.get((track.phase, track.phase)))
+        if ending and track.phase:
+            _end_waits(track)
+
+
+def settle_ended(track: Track) -> None:
+    """Its thread is gone: no event of it will come."""
+    _unresolved(track, gaps.between.get((track.phase, track.phase)))
+
+
+def _unresolved(track: Track, zone: Zone | None) -> None:
+    label_gap(track, zone if track.phase else None)
+    track.pending.clear()
+
+
+# ---- waits ----
+
+
+def note_wait(track: Track) -> None:
+    """The first wait since an event remembers where it stood: after the last event, it is no part of the loop."""
+    node = track.top
+    if track.depth == 1 and node.event != track.events + 1:
+        node.event = track.events + 1
+        node.self_at_event = node.self_ns
+
+
+def _end_waits(track: Track) -> None:
+    """What was waited for after the last event (workers that end, files that close) is no part of the loop."""
+    end = gap_node(track, gaps.end) if gaps.end is not None else None
+    if end is None:
+        return
+    for node in track.nodes:
+        if node.event == track.events + 1 and node.self_ns > node.self_at_event:
+            move_self(node, end, node.self_ns - node.self_at_event)

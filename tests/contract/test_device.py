@@ -1,0 +1,338 @@
+"""Device time by events, over a device made of a clock and queues: it runs what is queued, in order, one stream beside another."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from hotloop.record.device import BETWEEN, EARLIER, Attribution, union_ns
+
+MS, US = 1_000_000, 1_000
+A, B, C = (1, 1), (1, 2), (1, 3)
+
+
+class FakeDevice:
+    """A virtual clock; each stream is done with its work at `free`. Events keep the time they are reached."""
+
+    def __init__(self, call_ns: int = 500) -> None:
+        self.now = 1_000_000
+        self.free: dict[tuple[int, int], int] = {}
+        self.stream = (0, 0)
+        self.call_ns = call_ns
+        self.stuck = False
+        self.made = self.syncs = 0
+        self.fails_at = ""
+        self.skew = 987_654_321  # the device's clock began at another time
+
+    # the backend
+    def now_ns(self) -> int:
+        return self.now
+
+    def current(self) -> tuple[int, int]:
+        return self.stream
+
+    def make_event(self) -> dict[str, int]:
+        self._may_fail("make_event")
+        self.made += 1
+        return {}
+
+    def record(self, event: dict[str, int]) -> None:
+        self._may_fail("record")
+        self.now += self.call_ns
+        event["at"] = max(self.now, self.free.get(self.stream, 0))
+
+    def is_done(self, event: dict[str, int]) -> bool:
+        self._may_fail("is_done")
+        return not self.stuck and event["at"] <= self.now
+
+    def elapsed_ns(self, first: dict[str, int], last: dict[str, int]) -> float:
+        self._may_fail("elapsed_ns")
+        assert max(first["at"], last["at"]) <= self.now, "asked for an event that was not reached: the driver would raise"
+        return (last["at"] + self.skew) - (first["at"] + self.skew)
+
+    def _may_fail(self, where: str) -> None:
+        if self.fails_at == where:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    # the script
+    def work(self, ns: int) -> None:
+        self.now += 5 * US  # a launch
+        self.free[self.stream] = max(self.now, self.free.get(self.stream, 0)) + ns
+
+    def think(self, ns: int) -> None:
+        self.now += ns
+
+    def sync(self, copy_ns: int = 0) -> None:
+        self.syncs += 1
+        self.now = max(self.now, self.free.get(self.stream, 0)) + copy_ns
+
+
+@pytest.fixture
+def device() -> FakeDevice:
+    return FakeDevice()
+
+
+def machine(device: FakeDevice, notes: list[str] | None = None, **more) -> Attribution:
+    return Attribution(device, (notes if notes is not None else []).append, **{"budget": 1.0, **more})
+
+
+def blocked(m: Attribution, device: FakeDevice, copy_ns: int = 0, everything: bool = False) -> None:
+    wait = m.wait_begins(BETWEEN, everything)
+    device.sync(copy_ns)
+    if wait is not None:
+        m.wait_ends(wait)
+
+
+def test_work_queued_in_a_and_waited_for_in_b_is_charged_to_a(device):
+    m = machine(device)
+    m.begin(A)
+    for _ in range(10):
+        device.work(5 * MS)
+    m.end()
+    m.begin(B)
+    blocked(m, device, copy_ns=20 * US)
+    m.end()
+    assert m.poll(closing=True)
+    whole = m.labels[B].blocked_ns
+    assert whole == pytest.approx(50 * MS, rel=0.01)
+    assert m.labels[A].waited_ns >= 0.95 * whole
+    assert m.pairs[B, A] == m.labels[A].waited_ns
+    assert m.labels[B].waited_ns <= 20 * US
+    assert m.labels[B].copy_ns == pytest.approx(20 * US, abs=12 * US)
+    assert m.labels[A].sure_ns == pytest.approx(50 * MS, rel=0.01)
+    assert m.labels[A].host_ns == pytest.approx(50 * US, rel=0.1)
+    assert m.labels[B].host_ns < 20 * US
+    assert device.syncs == 1, "only the script's own"
+
+
+def test_a_wait_is_shared_out_over_those_who_queued_the_work_in_order(device):
+    m = machine(device)
+    for key, ns in ((A, 10 * MS), (B, 30 * MS)):
+        m.begin(key)
+        device.work(ns)
+        m.end()
+    m.begin(C)
+    blocked(m, device)
+    m.end()
+    m.poll(closing=True)
+    assert m.pairs[C, A] == pytest.approx(10 * MS, rel=0.02)
+    assert m.pairs[C, B] == pytest.approx(30 * MS, rel=0.02)
+    assert m.labels[C].copy_ns < 50 * US
+
+
+def test_a_wait_reaches_back_to_the_window_before(device):
+    m = machine(device, window_ns=1)
+    for key in (A, B):
+        m.begin(key)
+        device.work(20 * MS)
+        m.end()
+    m.begin(C)  # a third window
+    blocked(m, device)
+    m.end()
+    m.poll(closing=True)
+    assert m.windows == 3
+    assert m.pairs[C, A] == pytest.approx(20 * MS, rel=0.02)
+    assert m.pairs[C, B] == pytest.approx(20 * MS, rel=0.02)
+
+
+def test_work_from_before_the_first_window_is_not_blamed_on_a_span(device):
+    m = machine(device)
+    device.work(40 * MS)
+    m.begin(A)
+    device.work(1 * MS)
+    blocked(m, device)
+    m.end()
+    m.poll(closing=True)
+    assert m.pairs[A, EARLIER] == pytest.approx(40 * MS, rel=0.02)
+    assert m.pairs[A, A] == pytest.approx(1 * MS, rel=0.05)
+
+
+def test_two_streams_side_by_side_are_counted_once_in_the_devices_busy_time(device):
+    m = machine(device)
+    m.begin(A)
+    device.work(30 * MS)
+    other = (0, 7)
+    device.stream = other
+    m.switch()
+    device.work(30 * MS)
+    m.switch()
+    device.stream = (0, 0)
+    m.end()
+    m.begin(B)
+    wait = m.wait_begins(B, everything=True)
+    device.now = max(device.free.values())
+    m.wait_ends(wait)
+    m.end()
+    m.poll(closing=True)
+    assert m.labels[A].sure_ns == pytest.approx(60 * MS, rel=0.02)
+    assert m.busy_ns == pytest.approx(30 * MS, rel=0.02)
+    assert m.labels[A].waited_ns == pytest.approx(30 * MS, rel=0.02), "the host waited once"
+
+
+def test_two_devices_have_clocks_of_their_own(device):
+    m = machine(device)
+    m.begin(A)
+    device.work(10 * MS)
+    device.stream = (1, 0)
+    m.switch()
+    device.work(20 * MS)
+    m.switch()
+    device.stream = (0, 0)
+    m.end()
+    device.now += 30 * MS
+    m.poll(closing=True)
+    assert m.busy_ns == pytest.approx(30 * MS, rel=0.02), "each device is busy for itself"
+
+
+def test_a_loop_that_waits_for_the_host_has_no_sure_device_time(device):
+    m = machine(device)
+    for _ in range(5):
+        m.begin(A)  # an env step: nothing is queued
+        device.think(2 * MS)
+        m.end()
+        m.begin(B)  # small kernels, slower to launch than to run
+        for _ in range(20):
+            device.work(1 * US)
+        m.end()
+    device.think(MS)
+    m.poll(closing=True)
+    assert m.labels[A].sure_ns == 0
+    assert m.labels[A].most_ns == pytest.approx(10 * MS, rel=0.02)
+    assert m.labels[B].sure_ns == 0
+    assert m.labels[A].host_ns == pytest.approx(10 * MS, rel=0.02)
+
+
+def test_a_queue_that_never_runs_dry_is_placed_by_the_wait_at_its_end(device):
+    m = machine(device)
+    device.work(100 * MS)  # before anything is marked: no mark ever finds an idle device
+    m.begin(A)
+    device.work(50 * MS)
+    m.end()
+    m.begin(B)
+    blocked(m, device)
+    m.end()
+    m.poll(closing=True)
+    assert m.pairs[B, EARLIER] == pytest.approx(100 * MS, rel=0.02)
+    assert m.pairs[B, A] == pytest.approx(50 * MS, rel=0.02)
+
+
+def test_events_that_are_never_reached_cost_their_window_only_and_stay_bounded(device):
+    device.stuck = True
+    m = machine(device, pool=32, window_ns=1)
+    for _ in range(500):
+        m.begin(A)
+        device.work(MS)
+        m.end()
+        device.think(50 * MS)
+    assert not m.broken
+    assert not m.poll(closing=True)
+    assert device.made <= 32
+    assert m.windows == 0
+    assert m.numbers()["unresolved"] > 0
+    device.stuck = False
+    assert m.poll()
+    assert m.windows > 0
+
+
+def test_an_empty_pool_drops_the_window_and_goes_on_later(device):
+    m = machine(device, pool=4)
+    m.begin(A)
+    for _ in range(10):
+        device.work(MS)
+        m.switch()
+    m.end()
+    assert m.dropped == 1
+    assert device.made == 4
+    device.think(2_000 * MS)
+    m.begin(B)
+    device.work(MS)
+    m.end()
+    device.think(5 * MS)
+    m.poll(closing=True)
+    assert m.windows == 1
+    assert m.labels[B].spans == 1
+
+
+@pytest.mark.parametrize("where", ["make_event", "record", "is_done", "elapsed_ns"])
+def test_an_exception_of_the_backend_switches_it_off_with_one_note(device, where):
+    notes: list[str] = []
+    m = machine(device, notes, window_ns=1)
+    device.fails_at = where
+    for _ in range(5):
+        m.begin(A)
+        blocked(m, device)
+        m.end()
+        device.think(MS)
+    m.poll(closing=True)
+    assert len(notes) == 1
+    assert "illegal memory access" in notes[0]
+    assert m.numbers()["broken"]
+    before = device.made
+    m.begin(A)
+    m.end()
+    assert device.made == before
+
+
+def test_our_own_time_keeps_to_its_budget_and_windows_are_spread_over_the_run():
+    device = FakeDevice(call_ns=7 * US)  # as a real event costs
+    m = machine(device, budget=0.01, window_ns=5 * MS)
+    began = device.now
+    for _ in range(20_000):
+        m.begin(A)
+        device.think(60 * US)
+        m.end()
+        device.think(20 * US)
+    m.poll(closing=True)
+    elapsed = device.now - began
+    assert m.cost_ns <= 0.012 * elapsed
+    assert m.windows >= 5
+    assert 0 < m.measured_ns < 0.3 * elapsed
+    assert m.labels[A].host_ns == pytest.approx(m.labels[A].spans * 60 * US, rel=0.02), "our own time is in none of them"
+
+
+def test_marks_that_touch_are_one_event(device):
+    m = machine(device)
+    for _ in range(10):
+        m.begin(A)
+        device.work(100 * US)
+        m.end()
+    assert m.marks == 11
+
+
+def test_the_numbers_are_bounded_whatever_is_marked(device):
+    m = machine(device, window_ns=1)
+    for i in range(2000):
+        m.begin((1, i))
+        device.work(US)
+        m.end()
+        device.think(50 * US)
+    m.poll(closing=True)
+    numbers = m.numbers()
+    assert len(numbers["labels"]) <= 513
+    assert sum(row["spans"] for row in numbers["labels"]) == 2000
+
+
+def test_threads_never_wait_for_each_other(device):
+    m = machine(device)
+    m.begin(A)
+    with m._lock:
+        other = threading.Thread(target=lambda: (m.begin(B), m.switch(), m.end(), m.poll()))
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+    assert m.missed == 1
+    m.end()
+    assert not m.broken
+
+
+def test_an_end_without_a_beginning_is_nothing(device):
+    m = machine(device)
+    m.end()
+    m.switch()
+    assert m.wait_begins(A) is None
+    assert m.marks == 0
+
+
+def test_the_union_of_nothing_is_nothing():
+    assert union_ns([]) == 0

@@ -1,0 +1,218 @@
+"""The stack sampler of both recorders, in real time: what it sees, and that it leaves nothing behind. No speed is asserted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hotloop.integrations import _patch as p
+from hotloop.model import shard as m
+from hotloop.store.shard import decode
+
+from .conftest import Bench, Rig, path_names
+from .test_session import leave
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def sampled(recorder):
+    rig = Rig(recorder, clock=0, sample_us=2000).open()
+    if not rig.read().samples.interval_ns:
+        rig.close()
+        pytest.skip("this build cannot look at stacks")
+    yield rig
+    rig.close()
+
+
+def functions(shard: m.Shard, sample: m.Sample) -> list[str]:
+    """The functions of a sample's stack, outermost first."""
+    names: list[str] = []
+    stack = sample.stack
+    while stack >= 0:
+        stack, place = shard.samples.stacks[stack]
+        names.insert(0, shard.samples.places[place].function)
+    return names
+
+
+def wait_for(rig: Rig, seen: Callable[[m.Shard, m.Sample], bool]) -> tuple[m.Shard, m.Sample]:
+    """The first sample of that kind."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        time.sleep(0.02)
+        shard = rig.read()
+        for sample in shard.samples.counts:
+            if seen(shard, sample):
+                return shard, sample
+    raise AssertionError("never seen")
+
+
+def spin_here(stop: threading.Event) -> None:
+    while not stop.is_set():
+        sum(range(200))
+
+
+class Spinning:
+    """A thread in a known function, in a known span."""
+
+    def __init__(self, rig: Rig, span: str | None) -> None:
+        self.rig, self.span, self.stop = rig, span, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        if self.span is None:
+            spin_here(self.stop)
+        else:
+            with self.rig.module.profile("outer"), self.rig.module.profile(self.span):
+                spin_here(self.stop)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop.set()
+        self.thread.join()
+
+
+def test_a_thread_is_seen_in_its_function_and_in_its_span(sampled):
+    with Spinning(sampled, "work"):
+        shard, sample = wait_for(
+            sampled,
+            lambda shard, sample: (
+                path_names(shard, sample.path) == ("outer", "work") and "spin_here" in functions(shard, sample)
+            ),
+        )
+    names = functions(shard, sample)
+    assert names.index("Spinning.run") < names.index("spin_here")
+    assert sample.times >= 1
+    assert sample.early, "no loop has begun"
+    assert sample.track == next(t.id for t in shard.tracks if t.depth == 2)
+    place = next(x for x in shard.samples.places if x.function == "spin_here")
+    first = spin_here.__code__.co_firstlineno
+    assert (place.file, place.first_line) == (__file__, first)
+    assert first <= place.line <= first + 2
+    assert shard.samples.interval_ns == 2_000_000
+    assert 0 < sample.times <= shard.samples.ticks
+
+
+def test_no_frame_of_the_recorder_is_in_a_stack(sampled):
+    """Not of hooks, and not of the sampler."""
+    stop = threading.Event()
+    hooked = Bench(sampled).hooked(p.PRINT, spin_here)
+    thread = threading.Thread(target=lambda: hooked(stop))
+    thread.start()
+    try:
+        shard, sample = wait_for(sampled, lambda shard, sample: path_names(shard, sample.path) == ("log/print",))
+    finally:
+        stop.set()
+        thread.join()
+    assert [name for name in functions(shard, sample) if "Hooked" in name or "Sampler" in name] == []
+    assert {os.path.basename(os.path.dirname(x.file)) for x in shard.samples.places} & {"twin", "native"} == set()
+
+
+def test_a_thread_without_spans_is_seen_too(sampled):
+    with Spinning(sampled, None):
+        _, sample = wait_for(sampled, lambda shard, sample: "spin_here" in functions(shard, sample))
+    assert (sample.track, sample.path) == (-1, 0)
+
+
+def test_samples_say_whether_the_loop_had_begun(sampled):
+    bench = Bench(sampled)
+    bench.patches.hooked(len, p.OPTIMIZER)([])
+    with Spinning(sampled, "work"):
+        _, sample = wait_for(sampled, lambda shard, sample: "spin_here" in functions(shard, sample) and not sample.early)
+    assert not sample.early
+
+
+def test_threads_keep_their_tracks_over_a_reset(sampled):
+    with Spinning(sampled, "work"):
+        wait_for(sampled, lambda shard, sample: "spin_here" in functions(shard, sample))
+        sampled.module.reset()
+        shard, sample = wait_for(sampled, lambda shard, sample: path_names(shard, sample.path) == ("outer", "work"))
+    assert "spin_here" in functions(shard, sample)
+    assert shard.tracks[sample.track].name.startswith("Thread-")
+
+
+def tasks() -> set[str]:
+    """The threads of this process, as the kernel numbers them."""
+    return set(os.listdir("/proc/self/task"))
+
+
+def wait_until_gone(threads: set[str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while threads & tasks():
+        assert time.monotonic() < deadline, "a thread is left"
+        time.sleep(0.005)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no way to see all threads")
+def test_the_sampler_ends_with_the_recording_and_leaves_no_thread(recorder):
+    before = tasks()
+    rig = Rig(recorder, clock=0, sample_us=1000).open()
+    made = tasks() - before
+    assert len(made) == bool(rig.read().samples.interval_ns)
+    rig.close()
+    wait_until_gone(made)
+    rig.open(sample_us=0)
+    time.sleep(0.02)
+    assert rig.read().samples == m.Samples()
+    assert tasks() <= before
+    rig.close()
+
+
+def test_nothing_is_sampled_while_recording_is_paused(sampled):
+    wait_for(sampled, lambda shard, sample: True)
+    sampled.module.pause()
+    time.sleep(0.01)  # a look that was under way
+    ticks = sampled.read().samples.ticks
+    time.sleep(0.05)
+    assert sampled.read().samples.ticks == ticks
+    sampled.module.resume()
+    wait_for(sampled, lambda shard, sample: shard.samples.ticks > ticks)
+
+
+def test_there_is_no_sampler_where_time_is_moved_by_hand(recorder):
+    before = threading.active_count()
+    rig = Rig(recorder, sample_us=1000).open()
+    assert rig.read().samples == m.Samples()
+    assert len(sys._current_frames()) == before
+    rig.close()
+
+
+def test_a_budget_without_room_for_samples_records_all_the_same(recorder):
+    rig = Rig(recorder, clock=0, sample_us=1000, budget=4 << 20).open()
+    try:
+        with recorder.profile("x"):
+            pass
+        assert rig.node("x").count == 1
+        assert rig.read().samples == m.Samples()
+    finally:
+        rig.close()
+
+
+def test_a_forked_child_has_a_sampler_of_its_own(recorder, tmp_path):
+    rig = Rig(recorder, clock=0, directory=str(tmp_path), sample_us=2000, child_sample_us=1000).open()
+    try:
+        if not rig.read().samples.interval_ns:
+            pytest.skip("this build cannot look at stacks")
+        wait_for(rig, lambda shard, sample: True)
+        child = os.fork()
+        if not child:
+            try:
+                with recorder.profile("in child"):
+                    wait_for(rig, lambda shard, sample: path_names(shard, sample.path) == ("in child",))
+                recorder.close()
+            finally:
+                leave(recorder)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        rig.close()
+    shards = {shard.pid: shard for shard in (decode(file.read_bytes()) for file in tmp_path.iterdir())}
+    assert {shards[child].samples.interval_ns, shards[os.getpid()].samples.interval_ns} == {1_000_000, 2_000_000}
+    assert any(path_names(shards[child], x.path) == ("in child",) for x in shards[child].samples.counts)
