@@ -88,6 +88,7 @@ static uint64_t keep_text(PyObject *object, uint64_t *bytes) {
     PyASCIIObject head;
     char text[MOST_NAME];
     if (!object || peek(object, &head, sizeof head) || head.ob_base.ob_type != &PyUnicode_Type || !head.state.compact) return 0;
+    if (head.length < 0) return 0;
     size_t length = head.length < MOST_NAME ? (size_t)head.length : MOST_NAME, width = head.state.kind;
     if (head.state.ascii) {
         if (peek((PyASCIIObject *)object + 1, text, length)) return 0;
@@ -192,9 +193,9 @@ static void read_chunk(const PyThreadState *thread) {
 }
 
 static int read_frame(const IFrame *at, IFrame *into) {
-    const char *from = (const char *)at;
-    if (from >= sp.chunk_at && from + IFRAME_BYTES <= sp.chunk_at + sp.chunk_bytes) {
-        memcpy(into, sp.chunk + (from - sp.chunk_at), IFRAME_BYTES);
+    size_t offset = (uintptr_t)at - (uintptr_t)sp.chunk_at; /* of anything: frames that change under us point anywhere */
+    if (offset < sp.chunk_bytes && sp.chunk_bytes - offset >= IFRAME_BYTES) {
+        memcpy(into, sp.chunk + offset, IFRAME_BYTES);
         return 0;
     }
     return peek(at, into, IFRAME_BYTES);
@@ -212,7 +213,7 @@ static uint32_t read_stack(const PyThreadState *thread, const void **codes, cons
     at = cframe.current_frame;
 #endif
     read_chunk(thread);
-    while (at && depth < DEEPEST) {
+    for (uint32_t steps = 0; at && depth < DEEPEST && steps < 4 * DEEPEST; steps++) { /* what changes may go in circles */
         if (read_frame(at, &frame)) return 0;
 #if PY_VERSION_HEX >= 0x030c0000
         if (frame.owner == FRAME_OWNED_BY_CSTACK) {
