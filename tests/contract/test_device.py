@@ -1,4 +1,5 @@
-"""Device time by events, over a device made of a clock and queues: it runs what is queued, in order, one stream beside another."""
+"""Device time by events, over a device made of a clock and queues: it runs what is queued, in order, one stream beside
+another."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import threading
 
 import pytest
 
-from hotloop.record.device import BETWEEN, EARLIER, Attribution, union_ns
+from hotloop.record.device import Attribution, union_ns
+from hotloop.record.marks import BETWEEN, EARLIER
 
 MS, US = 1_000_000, 1_000
 A, B, C = (1, 1), (1, 2), (1, 3)

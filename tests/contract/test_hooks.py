@@ -171,12 +171,12 @@ def test_a_label_in_use_keeps_its_meaning(looping):
 def test_a_hooks_place_is_its_function_and_that_of_compiled_ones_where_the_script_calls_them(looping):
     def original() -> None: ...
 
-    looping.hooked(p.TENSORBOARD, original)()
-    looping.hooked(p.SAVE, len)("")
+    looping.hooked(p.Role("placed by its function", phases.LOG), original)()
+    looping.hooked(p.Role("placed by its caller", phases.LOG), len)("")
     line = inspect.currentframe().f_lineno - 1
     sites = {x.name: x.site for x in looping.rig.read().labels}
-    assert sites["log/tensorboard"] == f"{__file__}:{original.__code__.co_firstlineno}"
-    assert sites["checkpoint/save"] == f"{__file__}:{line}"
+    assert sites["log/placed by its function"] == f"{__file__}:{original.__code__.co_firstlineno}"
+    assert sites["log/placed by its caller"] == f"{__file__}:{line}"
     looping.env().step()
     assert {x.name: x.site for x in looping.rig.read().labels}["Env.step"].startswith(os.path.dirname(__file__))
 

@@ -272,6 +272,34 @@ def test_what_comes_after_the_last_event_is_shut_down(recorder, tmp_path):
     assert sum(times.values()) == shard.tracks[0].lifetime_ns
 
 
+def test_a_step_of_work_handed_over_is_an_event_for_who_waits_for_it(looping):
+    env, model = looping.env(), looping.hooked(p.FORWARD)
+    backward = looping.hooked(p.BACKWARD)
+    backward(1)
+    model(30)
+    looping.tick(4)
+    wait = looping.patches.waiting(looping.work, "pipe")
+
+    def worker() -> int:
+        here = looping.module.here()
+        looping.rig.track(1)
+        looping.module.adopt(*here)
+        env.step()
+        looping.module.release()
+        looping.rig.track(-1)
+        return 0
+
+    looping.patches.waiting(worker, "pipe")()
+    backward(1)
+    wait(0)
+    assert looping.times() == {
+        "learn/backward": 2,
+        "collect/policy": 30,
+        "collect/other after learn": 4,
+        "(waiting: pipe)": 10,
+    }
+
+
 # ---- whole phases ----
 
 

@@ -28,6 +28,7 @@ leaf = st.one_of(
     st.tuples(st.just("track"), st.integers(0, 1)),
     st.tuples(st.just("within"), st.integers(0, 3)),
     st.tuples(st.just("garbage"), st.none()),
+    st.tuples(st.just("handed over"), st.integers(0, 1)),
     st.tuples(st.sampled_from(["step", "reset", "pause", "resume", "end_track"]), st.none()),
 )
 calls = st.sampled_from(
@@ -100,6 +101,13 @@ class Program:
                 module.use_track(value)
             elif what == "within":
                 module.within(value)
+            elif what == "handed over":
+                here = module.here()
+                module.use_track(value)
+                if here is not None:
+                    module.adopt(*here)
+                    self.env.step([("tick", 7)])
+                    module.release()
             elif what == "garbage":
                 module.gc_pause("start", {})
                 rig.tick(5)

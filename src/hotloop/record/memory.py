@@ -182,6 +182,14 @@ def _raise_resident(by: int) -> None:
 meter = PeakMeter()
 
 
+_device: Any = None  # what tells device time and memory, once the script uses a device (see integrations/cuda.py)
+
+
+def set_device(device: Any) -> None:
+    global _device
+    _device = device
+
+
 class MemorySpan:
     """A span that also tells its memory. Made anew for each use; as a decorator it opens one per call."""
 
@@ -200,10 +208,14 @@ class MemorySpan:
             if meter.method == KERNEL_PEAK and not _rusage_hooked:
                 _hook_rusage(self._recorder)
         self.zone.__enter__()
+        if _device is not None:
+            _device.user_span_begins()
         return self
 
     def __exit__(self, *_: Any) -> None:
         recorder = self._recorder
+        if _device is not None:
+            _device.user_span_ends()
         if self._opened:
             recorder.settle()
             rise, now, peak = meter.end(self._opened.pop())

@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnreadableError
+from ..model.device import Operators
 from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData, Source
 from ..model.shard import Shard
 from . import schema as s
 from .blocks import walk
+from .device import read_devices
+from .operators import MOST_OPS_BYTES, OPS_FILE, read_ops
 from .shard import decode
 from .sources import SOURCES_FILE, read_sources
 from .system import SYSTEM_FILE, read_samples, summarise
@@ -80,6 +83,7 @@ class Session(SessionData):
         return cls(
             directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples,
             _read_sources(directory / SOURCES_FILE), _read_hooks(directory / s.HOOKS_FILE),
+            read_devices(directory, _read_file), _read_operators(directory / OPS_FILE),
         )  # fmt: skip
 
 
@@ -88,6 +92,13 @@ def _read_sources(path: Path) -> dict[str, Source]:
         return read_sources(_read_file(path, MAX_META_BYTES))
     except OSError:
         return {}
+
+
+def _read_operators(path: Path) -> Operators | None:
+    try:
+        return read_ops(_read_file(path, MOST_OPS_BYTES))
+    except OSError:
+        return None
 
 
 def _read_hooks(path: Path) -> tuple[dict[str, str], ...]:

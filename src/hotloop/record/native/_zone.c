@@ -442,6 +442,7 @@ static PyObject *py_open(PyObject *module, PyObject *args, PyObject *keywords) {
     g.conf.epoch = epoch, g.conf.peak_method = peak_method, g.conf.parent_shard = parent;
     g.conf.sample_us = sample, g.conf.child_sample_us = child_sample;
     g.want = 1;
+    g.expects = 0;
     if (!armed) wake();
     return PyBool_FromLong(g.want);
 }

@@ -485,7 +485,7 @@ static PyObject *py_gc_pause(PyObject *module, PyObject *const *args, Py_ssize_t
 /* expect_updates(): something is going to learn, so episodes close no iterations. */
 static PyObject *py_expect_updates(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    g.learns = 1;
+    g.learns = g.expects = 1; /* also of a recording that has yet to begin */
     Py_RETURN_NONE;
 }
 

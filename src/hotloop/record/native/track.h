@@ -79,7 +79,7 @@ static struct {
     PyObject *yield_check, *memory_span, *decorate, *on_step;
     PyObject *counter_names[COUNTER_SLOTS];
     uint32_t counters;
-    int in_loop, learned, learns, episode_ended, manual_steps; /* since when iterations are told apart (see phases.h) */
+    int in_loop, learned, learns, expects, episode_ended, manual_steps; /* since when iterations are told apart (see phases.h) */
     PyObject *eval_steps, *on_loop;
     uint64_t lifts; /* tokens made before this changed are void */
     struct {
@@ -436,7 +436,8 @@ COLD static int session_begin(void) {
     g.pid = getpid();
     g.gen++;
     g.track_count = g.touched_count = g.iteration = 0;
-    g.in_loop = g.learned = g.learns = g.episode_ended = g.manual_steps = 0;
+    g.in_loop = g.learned = g.episode_ended = g.manual_steps = 0;
+    g.learns = g.expects;
     g.log_left = 0;
     g.log_next = g.log_end = NULL;
     g.log_block = NULL;

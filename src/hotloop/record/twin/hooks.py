@@ -106,6 +106,8 @@ class Hooked:
         _event_begins(track, self._event)
         if not state.in_loop and self._counts != COUNT_RESET:
             _begin_loop(track)
+        if track.depth and track.frames[0].zone is state.reserved["(handed over)"]:
+            _change(track, _tell_waiting, self._event)
         if track.within_phase != EVAL:
             _maybe_iterate(track)
         before = track.inside
@@ -264,6 +266,15 @@ def _event_begins(track: Track, event: int) -> None:
     _change(track, resolve, track.within_phase or event)
 
 
+def _tell_waiting(track: Track, event: int) -> None:
+    """An env step of work that was handed over: for those who wait for it, this is the event."""
+    for other in state.tracks:
+        if other is track or other.retired or other.gen != state.gen or other.depth != 1 or other.within_phase:
+            continue
+        if other.top.label.kind == s.KIND_WAIT and (other.pending or other.root.self_ns > other.gap_mark):
+            resolve(other, event)
+
+
 def _begin_loop(track: Track) -> None:
     state.in_loop = True
     if state.on_loop is not None:
@@ -307,7 +318,7 @@ def _site_of_function(zone: Zone, function: Any) -> None:
 
 def expect_updates() -> None:
     """Something is going to learn, so episodes close no iterations."""
-    state.learns = True
+    state.learns = state.expects = True
 
 
 # ---- what a step did ----

@@ -15,7 +15,6 @@ from _thread import allocate_lock, get_ident, start_new_thread
 from types import CodeType, FrameType
 
 from ...store import schema as s
-from ...store import writer
 from ...store.writer import Block
 from .tree import BUSY, CLOCK_TEST, Track, state
 
@@ -24,7 +23,6 @@ SLOWER_EVERY, SLOWEST = 4096, 8  # a long run needs no more samples, only later 
 NO_TRACK = (1 << 32) - 1
 UNITS, CHILD_UNITS, STRING_UNITS = 6, 1, 3
 _OURS = os.path.dirname(__file__) + os.sep
-writer.ITEM_WORDS.update({s.PLACES: s.PLACE_WORDS, s.STACKS: s.STACK_WORDS, s.SAMPLES: s.SAMPLE_WORDS})
 
 
 class FullError(Exception):

@@ -171,7 +171,8 @@ def _session_begin() -> bool:
     state.tracks, state.touched, state.envs = [], [], {}
     state.iteration = state.log_left = state.ring_head = 0
     state.mark = 1
-    state.in_loop = state.learned = state.learns = state.episode_ended = state.manual_steps = False
+    state.in_loop = state.learned = state.episode_ended = state.manual_steps = False
+    state.learns = state.expects
     state.log = None
     state.long_ns = options["long_ns"] or 1 << 62
     ring_events = options["child_ring_events" if child else "ring_events"]
@@ -297,6 +298,7 @@ def open(**options: Any) -> bool:
     state.options = options
     state.name_pid = 0
     state.want = True
+    state.expects = False
     if not options["armed"]:
         wake()
     return state.want

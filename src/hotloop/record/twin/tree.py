@@ -255,6 +255,7 @@ class State:
         self.zones: dict[str, Zone] = {}
         self.reserved: dict[str, Zone] = {}
         self.in_loop = self.learned = self.learns = self.episode_ended = self.manual_steps = False  # see phases
+        self.expects = False  # something is going to learn, also in a recording that has yet to begin
         self.envs: dict[int, int] = {}  # by environment: its slot in the header
         self.on_step: Callable[[int, int], object] | None = None
         self.on_loop: Callable[[], object] | None = None
@@ -350,7 +351,7 @@ def add_node(track: Track, path: int | None, label: Label, parent: Node | None) 
 
 
 def node_by_path(track: Track, path: int, label: Label) -> Node | None:
-    for node in track.nodes:
+    for node in reversed(track.nodes):
         if node.path == path:
             return node
     return add_node(track, path, label, None)

@@ -1,0 +1,345 @@
+"""Device time by events: who queued the work a device was busy with, and who made the host wait for it.
+
+What lives here: the attribution machine, over a small backend that can record an event on the current stream, ask without
+blocking whether it was reached, and tell the time between two. A *mark* is an event at the edge of a span. Marks are taken in
+short windows, as many as a budget of our own time allows, and resolved when the device has reached the last of them: nothing
+here ever waits. Invariant: no synchronisation is added, memory is bounded by the pool, and an exception of the backend
+switches the machine off, with one note, and never reaches the caller.
+
+What events can say. A segment lies between two marks on one stream. The device was certainly busy with it after the host had
+queued the later mark and until it reached that mark (`sure_ns`). Before that the host was still queueing and the device may
+have waited for it: at most the whole way from mark to mark was work (`most_ns`). The truth lies between the two."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .marks import BETWEEN, EARLIER, Backend, Key, Label, Mark, Segment, Wait, Window
+
+POOL = 2048
+MOST_MARKS = 256  # of one window
+WINDOW_NS = 50_000_000
+BUDGET = 0.01  # of the time, for marks and their resolution
+CLOSE_NS = 5_000  # a mark this soon after another on its stream is the same
+JITTER_NS = 10_000  # between an event that finds an idle device and its time
+MOST_KEYS = 512
+MOST_PENDING = 8
+MOST_RECENT = 64
+DRIFT = 5e-5  # of a device's clock against the host's
+RETRY_NS = 1_000_000_000
+
+
+class Attribution:
+    """The machine of one process."""
+
+    def __init__(self, backend: Backend, note: Callable[[str], None], *, pool: int = POOL, budget: float = BUDGET,
+                 window_ns: int = WINDOW_NS) -> None:  # fmt: skip
+        self._backend, self._note = backend, note
+        self._pool_size, self._budget, self._window_ns = pool, budget, window_ns
+        self._free: list[Any] = []
+        self._made = 0
+        self._lock = threading.Lock()
+        self._open = threading.local()
+        self._window: Window | None = None
+        self._pending: list[Window] = []
+        self._recent: list[Segment] = []  # of the windows before, as long as a wait may reach back to them
+        self._anchors: dict[int, tuple[Mark, int]] = {}  # by device: the last mark that was resolved, and when it was reached
+        self._resume_ns = 0
+        self.labels: dict[Key, Label] = {}
+        self.pairs: dict[tuple[Key, Key], int] = {}  # (blocked in, for work of) -> ns
+        self.began_ns = 0
+        self.measured_ns = self.busy_ns = self.cost_ns = 0
+        self.marks = self.windows = self.dropped = self.missed = 0
+        self.broken = ""
+
+    # ---- what the hooks call ----
+
+    def begin(self, key: Key) -> None:
+        """A span begins on this thread."""
+        stack = self._stack()
+        stack.append(key)
+        if not self.broken and self._lock.acquire(blocking=False):
+            try:
+                self._turn(len(stack) == 1)
+                if self._window is not None:
+                    self._label(key).spans += 1
+                    self._mark(key, join=True)
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._lock.release()
+        else:
+            self.missed += not self.broken
+
+    def end(self, marked: bool = True) -> None:
+        """The innermost span of this thread ends; `marked`: an event may be recorded now."""
+        stack = self._stack()
+        if stack:
+            stack.pop()
+        if marked:
+            self.switch()
+
+    def switch(self) -> None:
+        """Another stream is current from here on, or another span: whatever was queued so far is of the one before."""
+        if self.broken or self._window is None or not self._lock.acquire(blocking=False):
+            return
+        try:
+            stack = self._stack()
+            self._mark(stack[-1] if stack else BETWEEN)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._lock.release()
+
+    def wait_begins(self, key: Key, everything: bool = False) -> Wait | None:
+        """The host is going to block. Answers what `wait_ends` wants; None where nothing is measured now."""
+        if self.broken or self._window is None or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            stack = self._stack()
+            inside = stack[-1] if stack else key
+            mark = self._mark(inside, join=True)
+            window = self._window
+            if window is None or mark is None:
+                return None
+            wait = Wait(inside, self._backend.now_ns(), mark, everything)
+            window.waits.append(wait)
+            return wait
+        except Exception as error:
+            self._fail(error)
+            return None
+        finally:
+            self._lock.release()
+
+    def wait_ends(self, wait: Wait) -> None:
+        try:
+            wait.end_ns = self._backend.now_ns()
+        except Exception as error:
+            self._fail(error)
+
+    @property
+    def is_open(self) -> bool:
+        """Is something measured now?"""
+        return self._window is not None
+
+    def is_asleep(self) -> bool:
+        """No window is open, and none is due: what `begin` would do costs more than asking."""
+        return self._window is None and (bool(self.broken) or self._backend.now_ns() < self._resume_ns)
+
+    def poll(self, closing: bool = False) -> bool:
+        """Resolve what the device has reached; True when nothing is left. `closing`: the window ends here."""
+        if self.broken or not self._lock.acquire(blocking=False):
+            return True
+        try:
+            if closing and self._window is not None:
+                self._close(self._backend.now_ns())
+            self._resolve_done()
+            return not self._pending
+        except Exception as error:
+            self._fail(error)
+            return True
+        finally:
+            self._lock.release()
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything so far, as it is kept in the session."""
+        return {
+            "measured_ns": self.measured_ns, "busy_ns": self.busy_ns, "cost_ns": self.cost_ns, "marks": self.marks,
+            "windows": self.windows, "dropped": self.dropped, "missed": self.missed, "unresolved": len(self._pending),
+            "broken": self.broken,
+            "labels": [{"key": list(key), **label.numbers()} for key, label in list(self.labels.items())],
+            "pairs": [{"in": list(a), "for": list(b), "ns": ns} for (a, b), ns in list(self.pairs.items())],
+        }  # fmt: skip
+
+    # ---- marks and windows ----
+
+    def _stack(self) -> list[Key]:
+        try:
+            stack: list[Key] = self._open.stack
+        except AttributeError:
+            stack = self._open.stack = []
+        return stack
+
+    def _label(self, key: Key) -> Label:
+        label = self.labels.get(key)
+        if label is None:
+            if len(self.labels) >= MOST_KEYS:
+                key = BETWEEN
+            label = self.labels.setdefault(key, Label())
+        return label
+
+    def _turn(self, outermost: bool) -> None:
+        """Between two spans: end a window that is long enough, begin one if the budget allows, resolve an old one."""
+        if not outermost:
+            return
+        now = self._backend.now_ns()
+        self.began_ns = self.began_ns or now
+        window = self._window
+        if window is not None and (now - window.begin_ns >= self._window_ns or len(window.marks) >= MOST_MARKS):
+            self._close(now)
+        if self._pending:
+            self._resolve_done()
+        if self._window is None and now >= self._resume_ns and len(self._pending) < MOST_PENDING:
+            self._window = Window(now)
+
+    def _close(self, now: int) -> None:
+        window, self._window = self._window, None
+        assert window is not None
+        self._seal(window)
+        if window.marks:
+            window.end_ns = now
+            self._pending.append(window)
+        self._resume_ns = max(now, self.began_ns + int(self.cost_ns / self._budget))
+
+    def _seal(self, window: Window) -> None:
+        """A last mark on the current stream, so that the work since the one before is in the window."""
+        self._window = window
+        self._mark(BETWEEN, join=True)
+        self._window = None
+
+    def _mark(self, owner: Key, join: bool = False) -> Mark | None:
+        """An event on the current stream. What was queued since the stream's last mark belongs to the span that was open then;
+        from here on it is `owner`'s. `join`: right after another mark, that one serves."""
+        backend, window = self._backend, self._window
+        if window is None:
+            return None
+        before, stream = backend.now_ns(), backend.current()
+        last = window.last.get(stream)
+        if join and last is not None and before - last.after_ns < CLOSE_NS:
+            window.owners[stream] = owner
+            return last
+        event = self._take()
+        if event is None:
+            self._drop(window, before)
+            return None
+        backend.record(event)
+        after = backend.now_ns()
+        mark = Mark(stream, event, before, after, window.owners.get(stream) if last is not None else None)
+        window.marks.append(mark)
+        window.last[stream] = mark
+        window.owners[stream] = owner
+        self.marks += 1
+        self.cost_ns += after - before
+        return mark
+
+    def _take(self) -> Any:
+        if self._free:
+            return self._free.pop()
+        if self._made >= self._pool_size:
+            return None
+        self._made += 1
+        return self._backend.make_event()
+
+    def _drop(self, window: Window, now: int) -> None:
+        """No event is left: the device is far behind. What was marked of this window tells nothing without its end."""
+        self.dropped += 1
+        self._free += [mark.event for mark in window.marks]
+        self._window = None
+        self._resume_ns = now + RETRY_NS
+
+    def _fail(self, error: Exception) -> None:
+        if not self.broken:
+            self.broken = f"{type(error).__name__}: {error}"[:200] or "failed"
+            self._window = None
+            self._note(f"device times are switched off for this process ({self.broken})")
+
+    # ---- resolution ----
+
+    def _resolve_done(self) -> None:
+        begin = self._backend.now_ns()
+        while self._pending and all(self._backend.is_done(mark.event) for mark in self._pending[0].last.values()):
+            window = self._pending[0]
+            used = [anchor[0] for anchor in self._anchors.values()]
+            self._resolve(window)
+            kept = {id(anchor[0]) for anchor in self._anchors.values()}
+            self._free += [mark.event for mark in (*used, *window.marks) if id(mark) not in kept]
+            self._pending.pop(0)
+        self.cost_ns += self._backend.now_ns() - begin
+
+    def _resolve(self, window: Window) -> None:
+        reached = self._times(window)
+        before: dict[tuple[int, int], Mark] = {}
+        segments: list[Segment] = []
+        sure: dict[int, list[tuple[int, int]]] = {}
+        for mark in window.marks:
+            at = reached[id(mark)]
+            first = before.get(mark.stream)
+            before[mark.stream] = mark
+            if first is None or mark.owner is None:
+                known = max((end for _, end, where, _ in self._recent if where == mark.stream), default=0)
+                segments.append((max(window.begin_ns, known), at, mark.stream, EARLIER))
+                continue
+            start = reached[id(first)]
+            label = self._label(mark.owner)
+            label.host_ns += max(0, mark.before_ns - first.after_ns)
+            label.most_ns += max(0, at - start)
+            known = max(start, mark.after_ns)
+            if at - known > JITTER_NS:
+                label.sure_ns += at - known
+                sure.setdefault(mark.stream[0], []).append((known, at))
+            segments.append((start, at, mark.stream, mark.owner))
+        self.busy_ns += sum(union_ns(intervals) for intervals in sure.values())
+        self.measured_ns += window.end_ns - window.begin_ns
+        self.windows += 1
+        reach = [*self._recent, *segments]
+        for wait in window.waits:
+            self._charge(wait, reach, reached[id(wait.mark)])
+        self._recent = reach[-MOST_RECENT:]
+
+    def _times(self, window: Window) -> dict[int, int]:
+        """When the device reached each mark, in the host's time. A device's clock has its own beginning: no event is reached
+        before it was queued, and none that was waited for after the wait. Where a mark found an idle device the first is
+        exact; where the queue never ran dry, the second is, but for a copy. From one window to the next the device's own clock
+        tells."""
+        reached: dict[int, int] = {}
+        for device in {mark.stream[0] for mark in window.marks}:
+            marks = [mark for mark in window.marks if mark.stream[0] == device]
+            clock = {id(m): int(self._backend.elapsed_ns(marks[0].event, m.event)) if m is not marks[0] else 0 for m in marks}
+            offset = max(mark.after_ns - clock[id(mark)] for mark in marks)
+            anchor = self._anchors.get(device)
+            if anchor is not None:
+                gone = self._backend.elapsed_ns(anchor[0].event, marks[0].event)
+                offset = max(offset, int(anchor[1] + gone * (1 - DRIFT)))
+            ends = [w.end_ns - clock[id(w.mark)] for w in window.waits if id(w.mark) in clock]
+            if ends and min(ends) - offset > 10 * JITTER_NS:
+                offset = min(ends) - JITTER_NS
+            reached |= {key: at + offset for key, at in clock.items()}
+            self._anchors[device] = (marks[-1], reached[id(marks[-1])])
+        return reached
+
+    def _charge(self, wait: Wait, segments: Iterable[Segment], reached_ns: int) -> None:
+        """Share a wait out over the work that was outstanding, in the order the device did it. On its own stream that ends with
+        the mark taken just before; what it took from there on is its own copy."""
+        whole = max(0, wait.end_ns - wait.begin_ns)
+        at, charged = wait.begin_ns, 0
+        for start, end, where, owner in sorted(segments):
+            own = where == wait.mark.stream
+            begin, upto = max(start, at), min(end, wait.end_ns, reached_ns if own else end)
+            if upto <= begin or not (own or wait.everything):
+                continue
+            ns, at = upto - begin, upto
+            charged += ns
+            self._label(owner).waited_ns += ns
+            self._pair(wait.key, owner, ns)
+        label = self._label(wait.key)
+        label.blocked_ns += whole
+        label.copy_ns += whole - charged
+        label.host_ns = max(0, label.host_ns - whole)
+
+    def _pair(self, inside: Key, owner: Key, ns: int) -> None:
+        if len(self.pairs) < MOST_KEYS or (inside, owner) in self.pairs:
+            self.pairs[inside, owner] = self.pairs.get((inside, owner), 0) + ns
+
+
+def union_ns(intervals: Iterable[tuple[int, int]]) -> int:
+    """
+    >>> union_ns([(0, 10), (5, 20), (30, 40)])
+    30
+    """
+    total, upto = 0, None
+    for start, end in sorted(intervals):
+        total += max(0, end - (start if upto is None else max(start, upto)))
+        upto = end if upto is None else max(upto, end)
+    return total
