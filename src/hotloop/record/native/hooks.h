@@ -183,7 +183,7 @@ static void tell_waiting(Track *track, uint32_t event) {
 /* Steps by environment, so that one slow one among many can be named. The address tells them apart. */
 static PyObject *env_objects[ENV_SLOTS]; /* in the order they were first stepped */
 static uint64_t envs_of_gen;
-static void count_env(Track *track, PyObject *env, Zone *layer, uint64_t ns) {
+static EnvRec *env_record(PyObject *env) {
     if (envs_of_gen != g.gen) {
         memset(env_objects, 0, sizeof env_objects);
         envs_of_gen = g.gen;
@@ -191,13 +191,16 @@ static void count_env(Track *track, PyObject *env, Zone *layer, uint64_t ns) {
     for (uint32_t i = 0; i < ENV_SLOTS; i++) {
         if (env_objects[i] && env_objects[i] != env) continue;
         env_objects[i] = env;
-        EnvRec *rec = &sh.head->envs[i];
-        rec->calls++;
-        rec->ns += ns;
-        rec->track_plus_one = track->id + 1;
-        rec->label_plus_one = layer && layer->label ? layer->label->id + 1 : 0;
-        return;
+        return &sh.head->envs[i];
     }
+    return NULL;
+}
+
+static void count_env(EnvRec *rec, Track *track, Zone *layer, uint64_t ns) {
+    rec->calls++;
+    rec->ns += ns;
+    rec->track_plus_one = track->id + 1;
+    rec->label_plus_one = layer && layer->label ? layer->label->id + 1 : 0;
 }
 
 static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
@@ -220,14 +223,15 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
     track->inside |= hooked->inside;
     span_enter(zone);
     uint64_t began = track->last;
+    int collects = hooked->counts == COUNT_STEP && track->within_phase != PHASE_EVAL && PyVectorcall_NARGS(nargs) && page->gen;
+    EnvRec *env = collects ? env_record(args[0]) : NULL; /* now: they are numbered as they begin */
     if (layer) span_enter(layer);
     PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
     if (layer) span_exit(layer);
     span_exit(zone);
     track->inside = before;
     if (result && track->gen == gen && gen == page->gen) {
-        int collects = hooked->counts == COUNT_STEP && track->within_phase != PHASE_EVAL;
-        if (collects && PyVectorcall_NARGS(nargs)) count_env(track, args[0], layer, track->last - began);
+        if (env) count_env(env, track, layer, track->last - began);
         count_done(hooked, track, result);
         AFTER(track->phase);
     }

@@ -115,6 +115,8 @@ class Hooked:
         track.inside |= self._inside
         zone.__enter__()
         began = track.last
+        collects = self._counts == COUNT_STEP and track.within_phase != EVAL and bool(args) and track.gen == state.gen_on
+        slot = _env_slot(args[0]) if collects else None
         if layer is not None:
             layer.__enter__()
         try:
@@ -125,8 +127,8 @@ class Hooked:
             zone.__exit__()
             track.inside = before
         if track.gen == gen == state.gen_on:
-            if self._counts == COUNT_STEP and track.within_phase != EVAL and args:
-                _count_env(track, args[0], layer, track.last - began)
+            if slot is not None:
+                _count_env(slot, track, layer, track.last - began)
             self._finish(track, args, result, track.phase)
         return result
 
@@ -324,11 +326,13 @@ def expect_updates() -> None:
 # ---- what a step did ----
 
 
-def _count_env(track: Track, env: Any, layer: Zone | None, ns: int) -> None:
+def _env_slot(env: Any) -> int | None:
+    """Its number, in the order they begin."""
+    return state.envs.setdefault(id(env), len(state.envs)) if len(state.envs) < s.ENV_SLOTS else state.envs.get(id(env))
+
+
+def _count_env(slot: int, track: Track, layer: Zone | None, ns: int) -> None:
     """Steps by environment, so that one slow one among many can be named."""
-    slot = state.envs.setdefault(id(env), len(state.envs)) if len(state.envs) < s.ENV_SLOTS else state.envs.get(id(env))
-    if slot is None:
-        return
     at = s.H_ENVS + slot * s.ENV_WORDS
     state.head[at] += 1
     state.head[at + 1] += ns
