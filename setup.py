@@ -5,7 +5,10 @@ import os
 from setuptools import Extension, setup
 
 NATIVE = "src/hotloop/record/native"
-HEADERS = ("faults", "layout", "clock", "shard", "tree", "track", "hot", "lift", "rows", "waits", "frames", "sampler", "phases", "hooks")
+HEADERS = (
+    "faults", "layout", "clock", "shard", "tree", "track", "hot", "lift", "rows", "waits", "frames", "sampler",
+    "phases", "hooks",
+)  # fmt: skip
 FLAGS = os.environ.get("NATIVE_FLAGS", "-O2").split()  # benchmarks/native_checks.py sets others
 
 setup(

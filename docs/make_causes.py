@@ -21,7 +21,10 @@ def pages() -> dict[str, str]:
         extra = "\n\nThresholds:\n\n" + "\n".join(f"    {line}" for line in limits) if limits else ""
         found[f"{name}.md"] = f"# {name}\n\n{text}{extra}\n\nAction in the finding: {module.CAUSE.action}.\n"
         rows.append(f"| [{name}]({name}.md) | {module.CAUSE.what} |")
-    head = "# Causes\n\nWhat a [finding](../findings.md) can name. `hotloop explain CAUSE` prints the same pages.\n\n| cause | what it is |\n|---|---|\n"
+    head = (
+        "# Causes\n\nWhat a [finding](../findings.md) can name. `hotloop explain CAUSE` prints the same pages.\n\n"
+        "| cause | what it is |\n|---|---|\n"
+    )
     found["README.md"] = head + "\n".join(rows) + "\n"
     return found
 

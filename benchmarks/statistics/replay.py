@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,19 +70,22 @@ def simulate(table: Table, count: int) -> None:
     table.add("seed 004 replay, simulated: split exact", exact / count, 1.0, "", above=True)
 
 
+# Few games for what the loop itself does, many for what is done per game; the long run has five times the episodes.
+FEW, MANY = ("--envs", "16", "--board", "10"), ("--envs", "256", "--board", "10")
+EPISODES = {FEW: (150, 750), MANY: (700, 3500)}
 PLANTS = {
-    "longer episodes": (["--board", "24"], STEPS, set()),
-    "64 training steps": (["--train-steps", "64"], CALLS, set(TRAIN)),
-    "a push per game": (["--push", "loop", "--envs", "64"], COST, {"push"}),
-    "flood fill": (["--flood-fill", "every"], CALLS, {"flood_fill"}),
-    "heavy logging": (["--log", "heavy", "--envs", "64"], COST, {"log"}),
+    "longer episodes": (FEW, ["--board", "30"], STEPS, set()),
+    "16 training steps": (FEW, ["--train-steps", "16"], CALLS, set(TRAIN)),
+    "flood fill": (FEW, ["--flood-fill", "every"], CALLS, {"flood_fill"}),
+    "a push per game": (MANY, ["--push", "loop"], COST, {"push"}),
+    "heavy logging": (MANY, ["--log", "heavy"], COST, {"log"}),
 }
 
 
-def record(folder: Path, episodes: int, seed: int, more: list[str]) -> Side:
+def record(folder: Path, episodes: int, seed: int, more: Sequence[str]) -> Side:
     """One session of the example; random moves, so that only what is planted makes episodes longer."""
-    base = ["--envs", "16", "--push", "batch", "--train-steps", "1", "--epsilon-end", "1.0", "--device", "cpu", "--board", "6"]
-    words = [sys.executable, str(SCRIPT), "--episodes", str(episodes), "--seed", str(seed), *base, *more, "--out", str(folder)]
+    base = ["--push", "batch", "--train-steps", "1", "--epsilon-end", "1.0", "--device", "cpu", "--seed", str(seed)]
+    words = [sys.executable, str(SCRIPT), "--episodes", str(episodes), *base, *more, "--out", str(folder)]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     (session,) = folder.iterdir()
     return read_side(make_report(Session.load(session)))
@@ -97,13 +101,17 @@ def replay(table: Table, seeds: int) -> None:
     told = []
     with tempfile.TemporaryDirectory(prefix="hotloop-") as scratch:
         for seed in range(1, seeds + 1):
-            short = {n: record(Path(scratch) / f"{seed}-{n}", 200, seed, ["--envs", n]) for n in ("16", "64")}
-            for i, (name, (more, factor, names)) in enumerate(PLANTS.items()):
-                small = short["64" if "64" in more and "--envs" in more else "16"]
-                gap = explain_gap(small, record(Path(scratch) / f"{seed}-{i}-large", 1000, seed, more))
+            short = {
+                games: record(Path(scratch) / f"{seed}-{games[1]}", EPISODES[games][0], seed, games) for games in (FEW, MANY)
+            }
+            for i, (name, (games, more, factor, names)) in enumerate(PLANTS.items()):
+                large = record(Path(scratch) / f"{seed}-{i}-large", EPISODES[games][1], seed, [*games, *more])
+                gap = explain_gap(short[games], large)
                 ok = matches(gap.causes[0], factor, names)
                 first, exact, total = first + ok, exact + is_exact(gap), total + 1
+                print(f"\r  replay {total}: {first} first", end="", file=sys.stderr, flush=True)
                 told += [] if ok else [f"{name}: {json.dumps([(c.factor, c.components[:2]) for c in gap.causes[:2]])}"]
+    print(file=sys.stderr)
     note = f"({total} replays, {len(PLANTS)} causes) {'; '.join(told)}"
     table.add("seed 004 replay, real Snake DQN: planted cause first", first / total, 0.95, "", above=True, note=note)
     table.add("seed 004 replay, real Snake DQN: split exact", exact / total, 1.0, "", above=True)

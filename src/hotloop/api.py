@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -54,6 +54,7 @@ class Profiler:
         self._paused = False
         self._warned = False
         self._at_exit = False
+        self._windows: list[Callable[[], None]] = []  # what ends deep windows
 
     # ---- life ----
 
@@ -74,12 +75,15 @@ class Profiler:
         print_every: int = 0,
         summary_every: int = 0,
         system: bool = False,
+        torch_trace: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Path:
         """Start a session in a new directory `out/NAME-TIME` and answer its path.
 
         `print_every=N` prints the timing of the latest iterations every N of them, `summary_every=N` the summary table every
         N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
+        `torch_trace={"wait_steps": 2, "warmup_steps": 2, "active_steps": 4, "record_shapes": True}` runs `torch.profiler` over
+        those iterations and writes `torch_trace.json` into the session.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
@@ -90,15 +94,43 @@ class Profiler:
             return self._recording.path
         from .record.recorder import Recording
 
+        window = _check_trace(torch_trace)
         recording = Recording(_recorder)
         path = recording.begin(name or _default_name(), out, system, **options)
         self._recording, self._paused = recording, False
+        callbacks: list[Callable[[int, int], None]] = []
         if print_every or summary_every:
             from .record.live import Announcer
 
-            _recorder.set_on_step(Announcer(_recorder, print_every, summary_every))
+            callbacks.append(Announcer(_recorder, print_every, summary_every))
+        if window is not None:
+            self._watch_deeply(recording, path, window, callbacks)
+        if callbacks:
+            _recorder.set_on_step(callbacks[0] if len(callbacks) == 1 else lambda *args: [f(*args) for f in callbacks])
         self._stop_at_exit()
         return path
+
+    def _watch_deeply(
+        self, recording: Recording, path: Path, settings: Any, callbacks: list[Callable[[int, int], None]]
+    ) -> None:
+        """The deep window, once the script has imported torch."""
+        from .record import imports
+
+        recording.meta["options"]["torch_trace"] = settings.as_dict()
+        recording.write_meta()
+
+        def begin(torch: Any) -> None:
+            import importlib  # by name: what knows torch lies above this module
+
+            note = lambda text: recording.warn("torch_trace", f"HotLoop: {text}.")
+            module = importlib.import_module("hotloop.integrations.trace")
+            window = module.DeepWindow(_recorder, torch, str(path), settings, note)
+            callbacks.append(window.step)
+            self._windows.append(window.finish)
+
+        imports.when_imported("torch.profiler", lambda module: begin(sys.modules["torch"]))
+        if not callbacks:
+            callbacks.append(lambda iterations, env_steps: None)
 
     def join(self, session: str, root: bool = False) -> None:
         """Record into the session of a parent process, from the first span on; as its main process, at once."""
@@ -114,6 +146,8 @@ class Profiler:
         if recording is None:
             return None
         _recorder.settle()  # up to here it is the user's time; what follows is ours
+        while self._windows:
+            self._windows.pop()()
         self._last = _recorder.snapshot()
         _recorder.charge()
         self._paused = False
@@ -275,6 +309,21 @@ class Profiler:
             print(text, file=sys.stderr)
 
 
+def _check_trace(said: Mapping[str, Any] | None) -> Any:
+    """The settings of the deep window; None where there is to be none."""
+    if said is None:
+        return None
+    from .model.trace import trace_settings
+
+    settings = trace_settings(said)
+    return settings if settings.enabled else None
+
+
+def is_root() -> bool:
+    """Is this the main process of `hotloop run`?"""
+    return _environment["HOTLOOP_RUN"] == "root"
+
+
 def _default_name() -> str:
     script = getattr(sys.modules.get("__main__"), "__file__", None) or (sys.argv[0] if sys.argv else "")
     return Path(script).stem or "session"
@@ -297,10 +346,11 @@ def start(
     print_every: int = 0,
     summary_every: int = 0,
     system: bool = False,
+    torch_trace: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Path:
     """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
-    return _profiler.start(name, out, print_every, summary_every, system, **options)
+    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, **options)
 
 
 def stop() -> Path | None:

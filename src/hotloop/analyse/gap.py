@@ -66,11 +66,16 @@ class Gap:
     parts: tuple[Part, ...]  # largest difference first
     by_factor: dict[str, int]  # of the total difference
     factors: dict[str, float]  # whose product is the ratio of the totals
-    causes: tuple[Cause, ...]  # without what was expected, largest first
+    causes: tuple[Cause, ...]  # in the loop, without what was expected, largest first
 
     @property
     def ratio(self) -> float:
         return self.large.total_ns / self.small.total_ns
+
+    @property
+    def outside(self) -> Part | None:
+        """Start-up and shut-down, if they can be told from the loop."""
+        return next((part for part in self.parts if part.name == OUTSIDE), None)
 
     @property
     def expected_ratio(self) -> float:
@@ -170,6 +175,8 @@ def _rank(
     causes = [Cause(f, (), math.exp(factors[f]), by_factor[f]) for f in factors if f != expected]
     groups: list[tuple[float, list[Part]]] = []
     for part in parts:
+        if part.name == OUTSIDE:  # start-up is reported apart: it is no reason for a loop to be slow
+            continue
         ratio = part.ratios.get(CALLS, math.inf if part.large_ns else 0.0)
         near = next((g for g in groups if _alike(g[0], ratio)), None)
         if near is None:

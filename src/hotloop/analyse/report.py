@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import shard as m
+from ..model.device import Operators
 from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
 from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
+from .devices import Devices, summarise_devices
 from .environments import Environment, find_stragglers, list_environments
 from .lines import Line, list_lines, read_looks
 from .owners import share_out
@@ -69,6 +71,8 @@ class Report:
     hooks: tuple[dict[str, str], ...]
     resources: dict[str, float]  # what was used of the machine, as far as the session says
     meta: dict[str, Any]
+    devices: Devices | None = None  # what the processes' devices did
+    operators: Operators | None = None  # of a deep window
 
 
 def make_report(session: SessionData) -> Report:
@@ -113,6 +117,8 @@ def make_report(session: SessionData) -> Report:
         hooks=session.hooks,
         resources=_resources(session.meta),
         meta=session.meta,
+        devices=summarise_devices(session),
+        operators=session.operators,
     )
 
 

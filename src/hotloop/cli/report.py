@@ -49,11 +49,15 @@ def report(
     """
     from ..analyse.report import make_report
     from ..store.reader import Session
+    from .deep import keep_operators
 
     for target in (html, charts, text):
         if target is not None:
             check_target(target, force)
-    data = Session.load(session or latest_session())
+    folder = Path(session or latest_session())
+    if folder.is_dir():
+        keep_operators(folder)
+    data = Session.load(folder)
     result = make_report(data)
     if as_json:
         click.echo(_json(data, result))
@@ -72,8 +76,8 @@ def report(
         click.echo(f"wrote {text}")
     if not (as_json or view or logs or html or charts or text):
         _show(data, result, width)
-        folder = os.path.relpath(result.path) if not os.path.isabs(session or "") else result.path
-        click.echo(f"\nnext: hotloop report {folder} --html report.html")
+        shown = os.path.relpath(result.path) if not os.path.isabs(session or "") else result.path
+        click.echo(f"\nnext: hotloop report {shown} --html report.html")
 
 
 def load_findings(session: Path) -> tuple[Finding, ...] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import UsageError
 from .settings import read_settings
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 @click.option("--no-hooks", is_flag=True, help="Hook nothing: only spans of your own and lines.")
 @click.option("--select", metavar="CAUSES", help="Look for these causes only.")
 @click.option("--ignore", metavar="CAUSES", help="Do not look for these causes.")
+@click.option(
+    "--torch-trace",
+    metavar="WINDOW",
+    help="Run torch.profiler over a few iterations: wait=2,warmup=2,active=4[,record_shapes].",
+)
 @click.option("--quiet", is_flag=True, help="No live line, no report on the terminal.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -42,6 +48,7 @@ def run(
     no_hooks: bool,
     select: str | None,
     ignore: str | None,
+    torch_trace: str | None,
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -54,6 +61,7 @@ def run(
     hotloop run -m package.train --epochs 3
     hotloop run --duration 60 --out runs/short train.py
     """
+    from ..model.trace import parse_trace
     from ..run.supervisor import Plan, resolve_command, run_child
 
     given: dict[str, Any] = {
@@ -65,8 +73,11 @@ def run(
     words = resolve_command(command, module)
     label = settings.name or (module or Path(command[0]).stem)
     check_causes((*settings.select, *settings.ignore))
+    trace = parse_trace(torch_trace) if torch_trace is not None else None
+    if trace is not None and "torch" not in settings.hooks:
+        raise UsageError("--torch-trace needs the hooks for torch; leave --no-hooks away, or add torch to --hooks")
     plan = Plan(
-        words, label, out, settings.duration, settings.max_iterations, settings.quiet, settings.hooks, settings.lines
+        words, label, out, settings.duration, settings.max_iterations, settings.quiet, settings.hooks, settings.lines, trace
     )  # fmt: skip
     outcome = run_child(plan)
     _write_reports(outcome, settings.quiet, settings.select, settings.ignore)
@@ -105,8 +116,10 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
     from ..store.findings import write_findings
     from ..store.reader import Session
     from ..store.sources import keep_sources
+    from .deep import keep_operators
     from .files import save_bytes
 
+    keep_operators(outcome.session)
     try:
         session = Session.load(outcome.session)
         _try_keep(lambda: keep_sources(outcome.session, script_lines(session)))

@@ -16,12 +16,14 @@ from ..model import shard as m
 from ..model.phase import CHECKPOINT, COLLECT, EVAL, LEARN, LOG, NONE, PHASE_NAMES, STARTUP
 
 if TYPE_CHECKING:
+    from ..model.trace import TraceSettings
     from ..record._zone import Zone
 
 SPAN, ENV, MODEL, LISTS, PHASE = range(5)
 IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER = (1 << i for i in range(8))
 COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE = range(4)
 _ABSENT = object()
+MARKED = frozenset({"env_step", "forward", "loss", "backward", "optimizer", "sample", "advantage"})  # device times, see `cuda`
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,15 @@ def undo_parts(name: str) -> bool:
 class Patches:
     """What one integration exchanged."""
 
-    def __init__(self, recorder: Any, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, recorder: Any, note: Callable[[str], None], session: str = "", trace: TraceSettings | None = None
+    ) -> None:
         self.recorder = recorder
         self.note = note
+        self.session, self.trace = session, trace  # where to write, and the deep window, for those who do
         self._undo: list[Callable[[], None]] = []
         self.count = 0
+        self.marked: list[tuple[Any, str, Role, Callable[..., None] | None, int]] = []  # what `mark_calls` goes back to
         self.closed = False  # nothing more is exchanged
 
     def part(self, name: str) -> Patches:
@@ -112,6 +118,8 @@ class Patches:
             from ..record.functions import decorate
 
             return decorate(self.recorder, self.zone(role.part, role.phase, role.owns), function)
+        if _mark is not None and role.part in MARKED:
+            function = _mark(function)
         zones = [self.zone(role.part, role.phase, role.owns), None, None, None]
         if role.phase == NONE:
             zones[1:] = [self.zone(_part(role, phase), phase, role.owns) for phase in (COLLECT, LEARN, EVAL)]
@@ -134,6 +142,17 @@ class Patches:
     def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., None] | None = None, every: int = 1) -> None:
         """Exchange one attribute of a class or module; what it inherits is left alone."""
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
+        if role.part in MARKED:
+            if not self.marked:
+                _marking.append(self)
+            self.marked.append((owner, name, role, after, every))
+
+    def mark_calls(self) -> None:
+        """Hook again, now that calls are marked on a device, what was hooked before."""
+        for owner, name, role, after, every in self.marked:
+            found = vars(owner).get(name)
+            if is_ours(found):
+                self.put(owner, name, self.hooked(unhooked(found), role, after, every))
 
     def exchange(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         if self.closed:
@@ -171,6 +190,9 @@ class Patches:
         self._undo.append(action)
 
     def undo(self) -> None:
+        self.marked.clear()
+        if self in _marking:
+            _marking.remove(self)
         while self._undo:
             try:
                 self._undo.pop()()
@@ -185,8 +207,53 @@ def revive(function: Any, role: Role) -> Any:
     return Patches(recorder, lambda text: None).hooked(function, role) if recorder.is_on() else function
 
 
+_mark: Callable[[Any], Any] | None = None
+_marking: list[Patches] = []  # those with calls that can be marked
+
+
+def set_mark(mark: Callable[[Any], Any] | None) -> None:
+    """What stands between a hook and its function from now on, in hooks that are there already too; None: nothing, in new
+    ones."""
+    global _mark
+    _mark = mark
+    if mark is not None:
+        for patches in _marking:
+            patches.mark_calls()
+
+
+def unhooked(function: Any) -> Any:
+    """The function inside a hook, without what `set_mark` put around it."""
+    inner = function.__wrapped__
+    return getattr(inner, "unmarked", inner)
+
+
 def is_ours(function: Any) -> bool:
     return type(function).__name__ == "Hooked"
+
+
+def _skipper(torch: Any) -> Callable[[types.CodeType], None] | None:
+    """What makes dynamo run a function as it is, without importing dynamo (seconds). Versions of torch name it differently."""
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    found: Callable[[types.CodeType], None] | None = getattr(frames, "skip_code", None)
+    if found is None and hasattr(frames, "set_code_exec_strategy"):
+        # This frame as it is; the ones it calls (the user's) as ever.
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        return lambda code: frames.set_code_exec_strategy(code, strategy)
+    return found
+
+
+def hide_from_dynamo(torch: Any, module: Any) -> None:
+    """`torch.compile` looks into every Python frame that runs below what it compiles; ours it is to leave alone."""
+    skip = _skipper(torch)
+    owners = [
+        module,
+        *(value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__),
+    ]
+    waiting = [value.__code__ for owner in owners for value in vars(owner).values() if isinstance(value, types.FunctionType)]
+    while waiting and skip is not None:
+        code = waiting.pop()
+        skip(code)
+        waiting += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
 
 
 def is_plain(function: Any) -> bool:

@@ -10,11 +10,14 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..record import imports
 from ..store.schema import HOOKS_FILE
 from . import _patch as p
+
+if TYPE_CHECKING:
+    from ..model.trace import TraceSettings
 
 INTEGRATIONS = ("torch", "gymnasium", "stable_baselines3", "torchrl", "logs", "workers", "classes")
 
@@ -22,8 +25,10 @@ INTEGRATIONS = ("torch", "gymnasium", "stable_baselines3", "torchrl", "logs", "w
 class Hooks:
     """The hooks of this process."""
 
-    def __init__(self, recorder: Any, session: str, names: Iterable[str] = INTEGRATIONS) -> None:
-        self._recorder, self._session = recorder, session
+    def __init__(
+        self, recorder: Any, session: str, names: Iterable[str] = INTEGRATIONS, trace: TraceSettings | None = None
+    ) -> None:
+        self._recorder, self._session, self._trace = recorder, session, trace
         self._names = tuple(names)
         self._patches: dict[str, p.Patches] = {}
         self._first = True
@@ -35,7 +40,7 @@ class Hooks:
             if name == "classes":
                 continue
             module = importlib.import_module(f"{__package__}.{name}")
-            patches = self._patches[name] = p.Patches(self._recorder, lambda text, name=name: self._say(name, "note", text))  # type: ignore[misc]
+            patches = self._patches[name] = p.Patches(self._recorder, self._noter(name), self._session, self._trace)
             for target in module.MODULES:
                 imports.when_imported(target, self._installer(name, module.install, patches))
         if "classes" in self._names:
@@ -58,10 +63,13 @@ class Hooks:
 
         return run
 
+    def _noter(self, name: str) -> Callable[[str], None]:
+        return lambda text: self._say(name, "note", text)
+
     def _watch_classes(self) -> None:
         from . import classes, torch
 
-        patches = self._patches["classes"] = p.Patches(self._recorder, lambda text: self._say("classes", "note", text))
+        patches = self._patches["classes"] = p.Patches(self._recorder, self._noter("classes"))
         more: list[Callable[[type], bool]] = []
         if "stable_baselines3" in self._names:
             from . import stable_baselines3

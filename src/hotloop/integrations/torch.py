@@ -8,20 +8,23 @@ from __future__ import annotations
 import functools
 import sys
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model.phase import COLLECT, LEARN
 from . import _patch as p
 
+if TYPE_CHECKING:
+    from ..model.trace import TraceSettings
+
 MODULES = ("torch",)
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss", "nll_loss", "kl_div",
            "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
-EVERY = 7  # of the model calls, which are looked at
+EVERY = 13  # of the model calls, which are looked at
 _EVERY_UPDATE = 16
 
 
 def install(patches: p.Patches, torch: Any) -> None:
-    watch = _Watch(patches.recorder.count, torch)
+    watch = _Watch(patches, torch)
     patches.wrap(torch.nn.Module, "__call__", p.FORWARD, watch.model_called, EVERY)
     for owner, name, role in (
         (torch.autograd, "backward", p.BACKWARD),
@@ -47,6 +50,13 @@ def install(patches: p.Patches, torch: Any) -> None:
     import copy
 
     patches.wrap(copy, "deepcopy", p.COPY)
+    p.hide_from_dynamo(torch, sys.modules[__name__])
+    if patches.trace is not None:
+        _watch_deeply(patches, torch, watch, patches.trace)
+    if torch.version.cuda or torch.version.hip:  # a build that can; whether there is a device is the script's to find out
+        from . import cuda
+
+        cuda.install(patches, torch)
 
 
 def _step_aside_for_compilers(patches: p.Patches, torch: Any) -> None:
@@ -81,6 +91,7 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
         if p.is_ours(function):
             return function
         hooked = patches.hooked(original(function), p.OPTIMIZER, watch.updated)
+        hooked.after_step = watch.updated
         return hooked
 
     patches.put(optimizer, "profile_hook_step", staticmethod(profile_hook_step))
@@ -92,16 +103,30 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
             waiting += kind.__subclasses__()
             step = vars(kind).get("step")
             if p.is_ours(step):
-                kind.step = step.__wrapped__
+                kind.step = p.unhooked(step)
 
     patches.later(unhook)
+
+
+def _watch_deeply(patches: p.Patches, torch: Any, watch: _Watch, settings: TraceSettings) -> None:
+    import atexit
+
+    from .trace import DeepWindow
+
+    window = DeepWindow(patches.recorder, torch, patches.session, settings, patches.note)
+    patches.recorder.set_on_step(window.step)
+    watch.window = window
+    atexit.register(window.finish)
+    patches.later(window.finish)
 
 
 class _Watch:
     """Counts what a few calls in a hundred show."""
 
-    def __init__(self, count: Any, torch: ModuleType) -> None:
-        self._count, self._torch = count, torch
+    def __init__(self, patches: p.Patches, torch: ModuleType) -> None:
+        self._count, self._torch, self._note = patches.recorder.count, torch, patches.note
+        self.window: Any = None  # the deep window, while there is one
+        self._known_devices = {"cpu", "cuda", "meta"}
         self._steps: dict[int, int] = {}  # by optimizer
         self._updates = 0
         self._batch = 0
@@ -119,6 +144,9 @@ class _Watch:
             self._count("~collect_calls")
             self._count("~collect_grad", int(outputs.requires_grad))
         if inputs is not None:
+            if inputs.device.type not in self._known_devices:
+                self._known_devices.add(inputs.device.type)
+                self._note(f"device times are read on CUDA only: work on {inputs.device.type} shows as the host's time")
             self._count("~model_calls")
             self._count("~model_double", int(inputs.dtype == self._torch.float64))
             if self._torch.is_anomaly_enabled():
@@ -126,6 +154,10 @@ class _Watch:
 
     def updated(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         """The optimizer that has stepped most counts the updates; others step beside it."""
+        if self.window is not None:
+            self.window.poll()
+            if self.window.done:
+                self.window = None
         key = id(args[0]) if args else 0
         steps = self._steps[key] = self._steps.get(key, 0) + 1
         if steps > self._updates:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .device import DeviceProcess, Operators
 from .shard import Shard
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class SessionData:
     system: tuple[dict[str, float], ...] = ()  # the sidecar's samples, in order
     sources: Mapping[str, Source] = field(default_factory=dict)  # by file, as far as the run kept them
     hooks: tuple[dict[str, str], ...] = ()  # what became of each integration: pid, integration, state, detail
+    devices: tuple[DeviceProcess, ...] = ()  # of each process that used one
+    operators: Operators | None = None  # of the deep window, if there was one
 
     @property
     def name(self) -> str:

@@ -34,11 +34,18 @@ def headline(gap: Gap) -> list[str]:
     what = EPISODES if EPISODES in gap.by_factor else WORK
     beyond = gap.ratio / gap.expected_ratio
     product = " × ".join(f"{gap.factors[f]:.3g} {f}" for f in FACTORS if f in gap.factors)
+    apart = []
+    if gap.outside is not None:
+        before, after = gap.outside.small_ns, gap.outside.large_ns
+        apart = [
+            f"outside the loop: {duration_text(before)} → {duration_text(after)} ({signed_text(after - before)}), not ranked"
+        ]
     return [
         f"{small} → {large}: ×{gap.ratio:.3g}",
         f"in proportion to the {what} (×{gap.expected_ratio:.3g}): {duration_text(gap.small.total_ns * gap.expected_ratio)}; "
         f"it is {beyond:.3g} times that",
         f"×{gap.ratio:.4g} = {product}",
+        *apart,
     ]
 
 

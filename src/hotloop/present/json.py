@@ -17,6 +17,7 @@ from ..model.phase import phase_name
 from ..model.session import Source
 from ..model.sheet import Sheet
 from ..store.findings import finding_data
+from .devices import device_data, operator_data
 from .phases import NO_PHASE, list_parts, text_of
 
 VERSION = 1
@@ -59,6 +60,8 @@ def report_data(
         "stragglers": [_environment(e) for e in report.stragglers],
         "hooks": list(report.hooks),
         "resources": report.resources,
+        "device": device_data(report),
+        "operators": operator_data(report),
         "tracks": [_track(b, report) for b in report.ledger.balances],
         "processes": [{"pid": p.pid, "name": p.name, "state": p.state} for p in report.processes],
         "iterations": {

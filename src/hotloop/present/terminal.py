@@ -25,6 +25,7 @@ from ..model.ledger import Operation
 from ..model.session import Source
 from ..model.sheet import KINDS, PROFILER, SPAN, UNATTRIBUTED, WAITING, Sheet, fold_small, round_shares
 from ..record.summary import escape, losses_text, own_cost_text
+from .devices import device_sections
 from .drawing import FAINT, FILL, STYLE, WORD, draw_bar, fold_text, join_facts
 from .opening import opening
 from .units import count_text, duration_text, interval_text, rate_text, round_parts, share_text, spark_text
@@ -64,6 +65,7 @@ def show_report(
         _operations(report, analysis, width),
         _lanes(report, width),
         _iterations(history, width),
+        *device_sections(report, width),
         _quality(report),
     ):
         if part is not None:

@@ -21,9 +21,16 @@ def install_hooks() -> None:
     session = hotloop.api.get_profiler().path
     if session is None:
         return
-    names = json.loads((session / SESSION_FILE).read_bytes()).get("options", {}).get("hooks", "")
+    options = json.loads((session / SESSION_FILE).read_bytes()).get("options", {})
+    names = options.get("hooks", "")
     if names:
-        Hooks(recorder, str(session), names.split(",")).install()
+        deep = options.get("torch_trace") if hotloop.api.is_root() else None  # one window, in the main process
+        trace = None
+        if deep:
+            from ..model.trace import trace_settings
+
+            trace = trace_settings(deep)
+        Hooks(recorder, str(session), names.split(","), trace).install()
 
 
 install_hooks()

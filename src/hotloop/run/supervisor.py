@@ -22,6 +22,7 @@ from typing import Any
 from .. import __version__
 from ..errors import HotloopError, UsageError
 from ..integrations.install import INTEGRATIONS
+from ..model.trace import TraceSettings
 from ..record import host
 from ..record.recorder import new_session_directory
 from ..store import schema
@@ -47,6 +48,7 @@ class Plan:
     quiet: bool = False
     hooks: tuple[str, ...] = INTEGRATIONS
     lines: bool = True
+    trace: TraceSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
             "hooks": ",".join(plan.hooks),
             "sample_us": SAMPLE_US if plan.lines else 0,
             "child_sample_us": CHILD_SAMPLE_US if plan.lines else 0,
+            **({"torch_trace": plan.trace.as_dict()} if plan.trace is not None else {}),
         },
     }
 

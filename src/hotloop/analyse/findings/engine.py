@@ -23,11 +23,11 @@ from .rule import Candidate, Cause, percent, predict
 ORDER = (
     "worker_respawn", "eval_heavy", "env_straggler", "vec_env_overhead", "env_io_wait", "render_in_loop", "gc_pressure",
     "graph_growth", "slow_wrapper", "cost_growth", "env_reset_hot", "logging_heavy", "checkpoint_heavy", "per_item_transfer",
-    "prioritized_sum", "tensor_from_list", "target_copy", "python_gae", "replay_sample_slow", "env_step_hot", "anomaly_mode",
-    "thread_oversubscription", "dtype_double", "grad_in_rollout", "tiny_batch", "update_ratio_high", "framework_overhead",
-    "gil_contention", "memory_growth", "work_mismatch", "warm_up", "unattributed",
+    "blocking_transfer", "sync_in_loop", "prioritized_sum", "tensor_from_list", "target_copy", "python_gae",
+    "replay_sample_slow", "env_step_hot", "anomaly_mode", "thread_oversubscription", "dtype_double", "grad_in_rollout",
+    "tiny_batch", "update_ratio_high", "framework_overhead", "gpu_idle", "gil_contention", "memory_growth", "work_mismatch",
+    "warm_up", "unattributed",
 )  # fmt: skip
-LEAST_GAIN = 1.04  # below, nobody would notice
 
 
 def causes() -> dict[str, ModuleType]:

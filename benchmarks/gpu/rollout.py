@@ -1,0 +1,76 @@
+"""Seed 003's rollout: a student's forward pass and a blocking `.cpu()`. Copy and wait against a torch.profiler trace. Bar: 5 %.
+
+    python benchmarks/gpu/rollout.py
+
+The truth comes from a run of the same script under torch.profiler alone: the time from a `.cpu()`'s beginning to the end of
+the last kernel queued before it is the wait, the rest of the call the copy.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.gpu.common import need_cuda, run_bare, run_hooked, show
+
+CODE = """
+import sys, torch
+from hotloop import profile
+torch.manual_seed(0)
+student = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 5), torch.nn.ReLU(), torch.nn.Conv2d(64, 64, 5), torch.nn.ReLU(),
+                              torch.nn.Flatten(), torch.nn.LazyLinear(5)).cuda()
+frames = torch.rand(512, 3, 64, 64, device="cuda")
+def rollout(n):
+    with torch.no_grad():
+        for _ in range(n):
+            with profile("student_forward", track_memory=True): logits = student(frames)
+            with profile("to_cpu", track_memory=True): logits.cpu()
+rollout(5); torch.cuda.synchronize()
+if len(sys.argv) > 1:
+    from torch.profiler import ProfilerActivity, profile as trace
+    with trace(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as t: rollout(100)
+    t.export_chrome_trace(sys.argv[1])
+else:
+    rollout(100)
+"""
+
+
+def truth(path: Path) -> tuple[float, float]:
+    """Seconds per `.cpu()`: waiting for kernels, and the rest."""
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e.get("ph") == "X"]
+    kernels = sorted((e["ts"] + e["dur"], e["ts"]) for e in events if e.get("cat") == "kernel")
+    copies = [e for e in events if e.get("cat") == "cpu_op" and e["name"] == "aten::copy_" and e["dur"] > 20]
+    wait = own = 0.0
+    for copy in copies:
+        begin, end = copy["ts"], copy["ts"] + copy["dur"]
+        done = max((stop for stop, _ in kernels if stop <= end), default=begin)
+        wait += max(0.0, done - begin)
+        own += end - max(begin, done)
+    return wait / len(copies) / 1e6, own / len(copies) / 1e6
+
+
+def main() -> int:
+    need_cuda()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder, "trace.json")
+        run_bare(CODE, str(trace))
+        wait_s, copy_s = truth(trace)
+    _, report = run_hooked(CODE)
+    rows = {row["name"]: row for row in report["device"]["spans"]}
+    spans = rows["to_cpu"]["count"]
+    found_wait = (rows["to_cpu"]["blocked_s"] - rows["to_cpu"]["copy_s"]) / spans
+    found = rows["to_cpu"]["blocked_s"] / spans
+    print(f"  wait {found_wait * 1e6:.0f} µs (truth {wait_s * 1e6:.0f})")
+    print(f"  whole {found * 1e6:.0f} µs (truth {(wait_s + copy_s) * 1e6:.0f})")
+    ok = [
+        show("wait against the truth", abs(found_wait / wait_s - 1), 0.05, False),
+        show("copy and wait together against the truth", abs(found / (wait_s + copy_s) - 1), 0.05, False),
+    ]
+    return int(not all(ok))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,35 @@
+"""What MkDocs cannot know by itself: pages that live beside the code, and the list of causes. `mkdocs build --strict`
+
+The READMEs of the examples and benchmarks become pages of the site; links between them and docs/ are put right for it, and stay
+as they are in the repository, where they work too.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+README = re.compile(r"\]\(\.\./(examples/\w+|benchmarks)/(?:README\.md)?(?=[)#])")
+
+
+def on_config(config: Any) -> Any:
+    causes = sorted(f"causes/{path.name}" for path in (ROOT / "docs/causes").glob("*.md"))
+    for entry in config.nav:
+        if "Causes" in entry:
+            entry["Causes"] = [{"all of them": "causes/README.md"}, *(page for page in causes if "README" not in page)]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    pages = {f"examples/{path.parent.name}.md": path for path in (ROOT / "examples").glob("*/README.md")}
+    for name, path in {**pages, "benchmarks.md": ROOT / "benchmarks/README.md"}.items():
+        files.append(File.generated(config, name, content=path.read_text("utf-8").replace("](../../docs/", "](../")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    return README.sub(r"](\1.md", markdown)

@@ -1,0 +1,39 @@
+"""The deep window's trace, folded once and kept beside it. Used by the verbs that make reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+def keep_operators(session: Path) -> None:
+    """Fold the session's trace into `torch_ops.json`, if there is one that was not."""
+    from ..store.operators import OPS_FILE, find_trace
+
+    trace = find_trace(session)
+    if trace is None or (session / OPS_FILE).exists():
+        return
+    from ..analyse.operators import fold_operators
+    from ..errors import HotloopError
+    from ..store.operators import read_trace, write_ops
+
+    try:
+        write_ops(session, fold_operators(read_trace(trace), _iterations(session)))
+    except HotloopError as error:
+        click.echo(f"hotloop: {error}", err=True)
+    except OSError as error:
+        click.echo(f"hotloop: the operators of the deep window could not be kept ({error.strerror or error})", err=True)
+
+
+def _iterations(session: Path) -> int:
+    """How many the window was asked to hold."""
+    from ..errors import HotloopError
+    from ..store.reader import read_json
+    from ..store.schema import SESSION_FILE
+
+    try:
+        said = read_json(session / SESSION_FILE)["options"]["torch_trace"]["active_steps"]
+    except (HotloopError, KeyError, TypeError):
+        return 0
+    return said if isinstance(said, int) and 0 < said < 1000 else 0
