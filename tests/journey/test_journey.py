@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 SCRIPTS = Path(__file__).parent / "scripts"
-# gymnasium's RecordVideo, which needs moviepy, calls gc.collect() after every film: with torch loaded that takes longer than filming.
+# gymnasium's RecordVideo needs moviepy and calls gc.collect() after every film, which takes longer than filming.
 FILMING = "gc-pressure" if find_spec("moviepy") else "render-in-loop"
 SWITCH = 'os.environ.get("FIXED", "0")'
 
