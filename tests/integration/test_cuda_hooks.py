@@ -133,12 +133,13 @@ def world(tmp_path):
     made = World(path)
     made.path = path
     before = {name: vars(torch.Tensor).get(name) for name in ("item", "to", "cpu", "__bool__", "tolist")}
+    marking = list(p._marking)  # other tests of the same process may have left theirs
     yield made
     made.patches.undo()
     p.set_mark(None)
     api.stop()
     assert before == {name: vars(torch.Tensor).get(name) for name in before}, "a hook was left behind"
-    assert not p._marking
+    assert [x for x in p._marking if x not in marking] == []
     gc.collect()
 
 

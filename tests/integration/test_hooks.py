@@ -393,3 +393,20 @@ def test_compiled_and_scripted_models_are_left_alone(tmp_path):
     report = read(tmp_path)
     assert (report.counters["env_steps"], report.counters["updates"]) == (20, 20)
     assert calls(report, "collect/policy") >= 20
+
+
+def test_steps_that_the_script_counts_too_are_not_counted_twice(tmp_path):
+    code = (
+        "from hotloop import count\n"
+        "class Env:\n"
+        "    def reset(self): return 0\n"
+        "    def step(self, action): return 0, 1.0, False, {}\n"
+        "env = Env(); env.reset()\n"
+        "for _ in range(100):\n"
+        "    env.step(0)\n"
+        "    count('env_steps')\n"
+    )
+    assert run(tmp_path, code).returncode == 0
+    report = read(tmp_path)
+    assert report.counters["env_steps"] == 100
+    assert report.facts["said_env_steps"] == 100

@@ -124,7 +124,7 @@ class _Watch:
     """Counts what a few calls in a hundred show."""
 
     def __init__(self, patches: p.Patches, torch: ModuleType) -> None:
-        self._count, self._torch, self._note = patches.recorder.count, torch, patches.note
+        self._count, self._torch, self._note = patches.recorder.count_seen, torch, patches.note
         self.window: Any = None  # the deep window, while there is one
         self._known_devices = {"cpu", "cuda", "meta"}
         self._steps: dict[int, int] = {}  # by optimizer

@@ -40,7 +40,7 @@ def _collected(args: tuple[Any, ...], result: Any, phase: int) -> None:
 
 
 def _envs(patches: p.Patches, module: Any) -> None:
-    count = patches.recorder.count
+    count = patches.recorder.count_seen
 
     def stepped(args: tuple[Any, ...], result: Any, phase: int) -> None:
         size = getattr(args[0], "batch_size", None)

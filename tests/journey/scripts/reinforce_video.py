@@ -13,7 +13,6 @@ from torch import nn
 from torch.distributions import Categorical
 
 FIXED = os.environ.get("FIXED", "0") == "1"
-FILM_EVERY = 50 if FIXED else 1
 SIDE = 160
 
 
@@ -82,7 +81,7 @@ class RecordFrames(gym.Wrapper):
 
 def make_env(folder):
     env = RecordEpisodeStatistics(Lander(render_mode="rgb_array"))
-    trigger = lambda episode: episode % FILM_EVERY == 0
+    trigger = lambda episode: not FIXED
     if importlib.util.find_spec("moviepy"):
         return RecordVideo(env, folder, episode_trigger=trigger, disable_logger=True)
     return RecordFrames(env, folder, trigger)

@@ -388,8 +388,7 @@ static PyObject *py_set_on_loop(PyObject *module, PyObject *callback) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
-    (void)module;
+static PyObject *count_work(PyObject *const *args, Py_ssize_t nargs, PyObject *keywords, int hooked) {
     Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
     if (nargs < 1 || nargs + named > 2 || (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "n"))) {
         PyErr_SetString(PyExc_TypeError, "count() takes a name and optionally n");
@@ -407,8 +406,18 @@ static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t na
         if (sh.head && page->gen) lose(LOSS_BAD_NAME);
         Py_RETURN_NONE;
     }
-    do_count(args[0], n);
+    do_count(args[0], n, hooked);
     Py_RETURN_NONE;
+}
+
+static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
+    (void)module;
+    return count_work(args, nargs, keywords, 0);
+}
+
+static PyObject *py_count_seen(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
+    (void)module;
+    return count_work(args, nargs, keywords, 1);
 }
 
 /* ---- the recording ---- */
@@ -688,6 +697,7 @@ static PyMethodDef functions[] = {
     {"step", py_step, METH_NOARGS, "step()\n--\n\nClose the current iteration of the training loop."},
     {"count", (PyCFunction)(void (*)(void))py_count, METH_FASTCALL | METH_KEYWORDS,
      "count(name, n=1)\n--\n\nAdd to a work counter of the current iteration."},
+    {"count_seen", (PyCFunction)(void (*)(void))py_count_seen, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"open", (PyCFunction)(void (*)(void))py_open, METH_VARARGS | METH_KEYWORDS, NULL},
     {"close", py_close, METH_NOARGS, NULL},
     {"pause", py_pause, METH_NOARGS, NULL},
@@ -775,6 +785,8 @@ static int exec_module(PyObject *module) {
     zones_by_name = PyDict_New();
     no_wait = PyTuple_Pack(1, Py_False);
     g.eval_steps = PyUnicode_InternFromString("eval_env_steps");
+    said_names[0] = PyUnicode_InternFromString("~said_env_steps");
+    said_names[1] = PyUnicode_InternFromString("~said_updates");
     if (!zones_by_name || !no_wait || !g.eval_steps) return -1;
     for (int i = 0; i < Z_RESERVED; i++) {
         PyObject *name = PyUnicode_FromString(reserved[i].name);

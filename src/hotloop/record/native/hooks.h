@@ -73,7 +73,7 @@ static void count_step(Track *track, PyObject *result) {
     Py_ssize_t size = PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 0;
     int64_t n = size >= 2 ? length_of(PyTuple_GET_ITEM(result, 1)) : 1;
     if (track->within_phase == PHASE_EVAL) {
-        do_count(g.eval_steps, n);
+        do_count(g.eval_steps, n, 1);
         return;
     }
     char few[64] = {0}, *done = n <= 64 ? few : calloc((size_t)n, 1);
@@ -84,6 +84,7 @@ static void count_step(Track *track, PyObject *result) {
     if (done != few) free(done);
     if (track->gen != page->gen) return;
     sh.head->counters[0].total += (uint64_t)n;
+    g.hook_counts |= 1;
     sh.head->counters[3].total += episodes;
     work_done(track->last);
     if (episodes) g.episode_ended = 1;

@@ -43,8 +43,17 @@ static void work_done(uint64_t at) {
     sh.head->last_work_ns = at;
 }
 
-static void do_count(PyObject *name, int64_t n) {
+/* Work that hooks count themselves; what the script says of it is kept apart, or it would count twice. */
+static PyObject *said_names[WORK_COUNTERS];
+
+static void do_count(PyObject *name, int64_t n, int hooked) {
     if (self->gen != page->gen && !wake()) return;
+    for (uint32_t k = 0; k < WORK_COUNTERS && k < g.counters; k++) {
+        if (g.counter_names[k] != name && PyUnicode_Compare(g.counter_names[k], name) != 0) continue;
+        if (hooked) g.hook_counts |= 1 << k;
+        else if (g.hook_counts & 1 << k && said_names[k]) name = said_names[k];
+        break;
+    }
     int i = -1;
     for (uint32_t k = 0; k < g.counters && i < 0; k++)
         if (g.counter_names[k] == name) i = (int)k;

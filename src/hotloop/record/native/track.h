@@ -81,6 +81,7 @@ static struct {
     uint32_t counters;
     int in_loop, learned, learns, expects, episode_ended, manual_steps; /* since when iterations are told apart (see phases.h) */
     PyObject *eval_steps, *on_loop;
+    int hook_counts; /* bit by counter: hooks count it */
     uint64_t lifts; /* tokens made before this changed are void */
     struct {
         char dir[3072], name[256];
@@ -436,7 +437,7 @@ COLD static int session_begin(void) {
     g.pid = getpid();
     g.gen++;
     g.track_count = g.touched_count = g.iteration = 0;
-    g.in_loop = g.learned = g.episode_ended = g.manual_steps = 0;
+    g.in_loop = g.learned = g.episode_ended = g.manual_steps = g.hook_counts = 0;
     g.learns = g.expects;
     g.log_left = 0;
     g.log_next = g.log_end = NULL;

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from .hooks import expect_updates, gc_pause, hook, set_revive, watch_classes, within, zone
 from .phases import phases_start
-from .rows import count, step
+from .rows import count, count_seen, step
 from .session import (
     attach,
     close,
@@ -60,7 +60,8 @@ from .waits import hook_rusage, hook_waits, hook_writes, unhook_waits
 NATIVE = False
 
 __all__ = [
-    "NATIVE", "Zone", "adopt", "attach", "charge", "close", "count", "depth", "disk_error", "end_track", "expect_updates",
+    "NATIVE", "Zone", "adopt", "attach", "charge", "close", "count", "count_seen", "depth", "disk_error", "end_track",
+    "expect_updates",
     "gc_pause", "here", "hook", "hook_rusage", "hook_waits", "hook_writes", "is_on", "lift", "lose", "lower",
     "name_process", "note_memory", "now", "open", "pause", "phases_start", "profile", "release", "reset", "resume",
     "set_callbacks", "set_on_loop", "set_on_step", "set_revive", "set_time", "settle", "shard", "snapshot", "step",

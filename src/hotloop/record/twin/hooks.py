@@ -380,6 +380,7 @@ def _count_step(track: Track, result: Any) -> None:
     if track.gen != state.gen_on:
         return
     state.head[_ENV_STEPS] += n
+    state.hook_counts.add("env_steps")
     state.head[_EPISODES] += len(done)
     work_done(track.last)
     if done:

@@ -51,8 +51,20 @@ def _track() -> Track | None:
     return track
 
 
+def count_seen(name: str, n: Any = 1) -> None:
+    """The same for what hooks count themselves; what the script says of it from then on is kept apart, or it would count
+    twice."""
+    if name in WORK_COUNTERS and _track() is not None:
+        state.hook_counts.add(name)
+    _count(name, n)
+
+
 def count(name: str, n: Any = 1) -> None:
     """Add to a work counter of the current iteration."""
+    _count(f"~said_{name}" if isinstance(name, str) and name in state.hook_counts else name, n)
+
+
+def _count(name: str, n: Any) -> None:
     if _track() is None:
         return
     try:

@@ -173,6 +173,7 @@ def _session_begin() -> bool:
     state.mark = 1
     state.in_loop = state.learned = state.episode_ended = state.manual_steps = False
     state.learns = state.expects
+    state.hook_counts = set()
     state.log = None
     state.long_ns = options["long_ns"] or 1 << 62
     ring_events = options["child_ring_events" if child else "ring_events"]

@@ -255,6 +255,7 @@ class State:
         self.zones: dict[str, Zone] = {}
         self.reserved: dict[str, Zone] = {}
         self.in_loop = self.learned = self.learns = self.episode_ended = self.manual_steps = False  # see phases
+        self.hook_counts: set[str] = set()  # work counters that hooks count themselves
         self.expects = False  # something is going to learn, also in a recording that has yet to begin
         self.envs: dict[int, int] = {}  # by environment: its slot in the header
         self.on_step: Callable[[int, int], object] | None = None

@@ -38,7 +38,7 @@ def look(e: Evidence) -> Candidate | None:
         where,
         "collect",
         tuple(paid),
-        removes=0.85 if single else 0.6,
+        removes=0.95 if single else 0.6,
         evidence=(f"{percent(share)} of the samples end in the library's own functions",),
     )
 

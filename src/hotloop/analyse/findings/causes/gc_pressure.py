@@ -34,5 +34,6 @@ def look(e: Evidence) -> Candidate | None:
         where,
         GC_PAUSE,
         tuple(found),
+        removes=0.88,
         evidence=(f"{pauses:,} collections",),
     )

@@ -31,6 +31,6 @@ def look(e: Evidence) -> Candidate | None:
         where,
         "learn",
         tuple(learning),
-        removes=min(0.9, 1 - batch / ENOUGH),
+        removes=min(0.85, 1 - batch / ENOUGH),
         evidence=(f"{e.updates:,} updates with a mean batch of {batch:.1f}",),
     )

@@ -13,46 +13,54 @@ from __future__ import annotations
 import re
 
 from ....model.finding import Gain
-from ..evidence import Evidence, Where
+from ..evidence import ENV_METHODS, Evidence, Where
 from ..rule import Candidate, Cause
 
 CAUSE = Cause(
     "work-mismatch", "counters disagree with the work done", "count env steps as vector steps × environments, everywhere"
 )
-_COUNTS = re.compile(r"(\w*steps?|frames?|total_?steps|global_step|t)\s*\+=\s*1\b")
+_COUNTS = re.compile(r"(?P<name>\w*(?:step|frame|interaction)s?\w*)\s*\+=\s*1\b")
 
 
 def look(e: Evidence) -> Candidate | None:
     said = e.facts.get("said_steps", 0)
     vectors = sum(o.calls for o in e.report.operations if o.name == "collect/env_step")
-    if not e.env_steps or not vectors or (len(e.session.shards) > 1 and not e.session.shards[0].counters.get("env_steps")):
+    if not e.env_steps or not vectors or e.env_steps < 1.5 * vectors:
         return None
     envs = e.env_steps / vectors
-    line = _counting_line(e) if envs > 1.5 else None
-    if not (said and envs > 1.5 and abs(said - vectors) < 0.1 * vectors) and line is None:
+    line = _counting_line(e)
+    if not (said and abs(said - vectors) < 0.1 * vectors) and line is None:
         return None
-    where = line or e.blame(e.where_label("env_step"), share=0.9)
+    budget = line is not None and line[1]  # the counter decides how long the run is
     return Candidate(
         CAUSE,
         f"the script counts {vectors:,} steps where {e.env_steps:,} env steps were taken: "
         f"a vector step of {envs:.0f} counted as one",
-        where,
+        line[0] if line else e.blame(e.where_label("env_step"), share=0.9),
         "collect/env_step",
         (),
         share=0.0,
-        gain=Gain(1.0, 1.0, envs),
+        gain=Gain(1.0, 0.9 * envs if budget else 1.0, envs),
         evidence=(f"{vectors:,} calls of step, {e.env_steps:,} env steps",),
     )
 
 
-def _counting_line(e: Evidence) -> Where | None:
-    """A line that adds one to a step counter, right after a vector step."""
-    called = {(p.file, p.function): p.line for x in e.where_label("env_step") for p in x.places if e.is_yours(p)}
-    for (file, function), line in called.items():
+def _counting_line(e: Evidence) -> tuple[Where, bool] | None:
+    """A line near a vector step that adds one to a counter of steps, and whether a loop or a condition ends at that counter."""
+    callers = set()
+    for piece in e.where_label("env_step"):
+        inner = piece.inside(ENV_METHODS)
+        outer = piece.places[: len(piece.places) - len(inner)] if inner else piece.places
+        own = next((p for p in reversed(outer) if e.is_yours(p)), None)
+        if own is not None:
+            callers.add((own.file, own.function, own.line, own.first_line))
+    for file, function, line, first in sorted(callers):
         source = e.session.sources.get(file)
-        if source is None or function.rpartition(".")[2] in ("step", "reset"):
-            continue
-        for near in range(line, line + 12):
-            if _COUNTS.search(source.text.get(near, "")):
-                return Where(file, near, function)
+        for near in range(line, line + 12) if source else ():
+            found = _COUNTS.search(source.text.get(near, "")) if source else None
+            if found and source:
+                last = next((b for _, a, b in source.functions if a == first), line + 60)
+                text = "\n".join(source.text.get(n, "") for n in range(first, last + 1))
+                ends = re.search(rf"(while|if)\b[^\n]*\b{re.escape(found['name'])}\b\s*(<|>=|>|==)", text)
+                return Where(file, near, function), bool(ends)
     return None
