@@ -31,6 +31,8 @@ def look(e: Evidence) -> Candidate | None:
     if share < LEAST_SHARE:
         return None
     where = e.blame(found, {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function)})
+    if not e.is_script(where):  # a library's buffer: what counts is where the script samples from it
+        where = e.blame(found)
     return Candidate(
         CAUSE,
         f"{percent(share)} of the training loop puts batches together, in {function_name(where)}",
