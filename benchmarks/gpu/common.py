@@ -58,6 +58,16 @@ def run_hooked(code: str, *arguments: str, options: tuple[str, ...] = (), keep: 
     return done.stdout, json.loads(report.stdout)
 
 
+def run_session(code: str, *arguments: str) -> tuple[str, dict]:
+    """The standard output of a script that records a session of its own below its first argument, and the JSON report."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = run_bare(code, folder, *arguments)
+        (session,) = (path.parent for path in Path(folder).glob("*/session.json"))
+        command = [sys.executable, "-m", "hotloop", "report", str(session), "--json"]
+        report = subprocess.run(command, capture_output=True, text=True, env=clean_env(), check=True)
+    return said, json.loads(report.stdout)
+
+
 def show(what: str, value: float, bar: float, above: bool, unit: str = "") -> bool:
     ok = value >= bar if above else value <= bar
     print(f"  {'ok  ' if ok else 'MISS'} {what:<64} {value:>10.4g} {unit} (bar {'≥' if above else '≤'} {bar:g})")

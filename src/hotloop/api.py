@@ -54,7 +54,7 @@ class Profiler:
         self._paused = False
         self._warned = False
         self._at_exit = False
-        self._windows: list[Callable[[], None]] = []  # what ends deep windows
+        self._windows: list[Callable[[], None]] = []  # what ends deep windows and device times
 
     # ---- life ----
 
@@ -76,6 +76,7 @@ class Profiler:
         summary_every: int = 0,
         system: bool = False,
         torch_trace: Mapping[str, Any] | None = None,
+        device: bool = False,
         **options: Any,
     ) -> Path:
         """Start a session in a new directory `out/NAME-TIME` and answer its path.
@@ -83,7 +84,8 @@ class Profiler:
         `print_every=N` prints the timing of the latest iterations every N of them, `summary_every=N` the summary table every
         N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
         `torch_trace={"wait_steps": 2, "warmup_steps": 2, "active_steps": 4, "record_shapes": True}` runs `torch.profiler` over
-        those iterations and writes `torch_trace.json` into the session.
+        those iterations and writes `torch_trace.json` into the session. `device=True` adds the device's times, copies and waits
+        to the spans once the script uses CUDA.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
@@ -105,6 +107,8 @@ class Profiler:
             callbacks.append(Announcer(_recorder, print_every, summary_every))
         if window is not None:
             self._watch_deeply(recording, path, window, callbacks)
+        if device:
+            self._watch_device(recording, path)
         if callbacks:
             _recorder.set_on_step(callbacks[0] if len(callbacks) == 1 else lambda *args: [f(*args) for f in callbacks])
         self._stop_at_exit()
@@ -131,6 +135,21 @@ class Profiler:
         imports.when_imported("torch.profiler", lambda module: begin(sys.modules["torch"]))
         if not callbacks:
             callbacks.append(lambda iterations, env_steps: None)
+
+    def _watch_device(self, recording: Recording, path: Path) -> None:
+        """Device times, once the script uses one."""
+        from .record import imports
+
+        def begin(torch: Any) -> None:
+            import importlib
+
+            if torch.version.cuda or torch.version.hip:
+                note = lambda text: recording.warn("device", f"HotLoop: {text}.")
+                patches = importlib.import_module("hotloop.integrations._patch").Patches(_recorder, note, str(path))
+                importlib.import_module("hotloop.integrations.cuda").install(patches, torch)
+                self._windows.append(patches.undo)
+
+        imports.when_imported("torch", begin)
 
     def join(self, session: str, root: bool = False) -> None:
         """Record into the session of a parent process, from the first span on; as its main process, at once."""
@@ -347,10 +366,11 @@ def start(
     summary_every: int = 0,
     system: bool = False,
     torch_trace: Mapping[str, Any] | None = None,
+    device: bool = False,
     **options: Any,
 ) -> Path:
     """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
-    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, **options)
+    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, device, **options)
 
 
 def stop() -> Path | None:

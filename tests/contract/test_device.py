@@ -79,8 +79,8 @@ def machine(device: FakeDevice, notes: list[str] | None = None, **more) -> Attri
     return Attribution(device, (notes if notes is not None else []).append, **{"budget": 1.0, **more})
 
 
-def blocked(m: Attribution, device: FakeDevice, copy_ns: int = 0, everything: bool = False) -> None:
-    wait = m.wait_begins(BETWEEN, everything)
+def blocked(m: Attribution, device: FakeDevice, inside: tuple[int, int], copy_ns: int = 0, everything: bool = False) -> None:
+    wait = m.wait_begins(inside, everything)
     device.sync(copy_ns)
     if wait is not None:
         m.wait_ends(wait)
@@ -88,13 +88,13 @@ def blocked(m: Attribution, device: FakeDevice, copy_ns: int = 0, everything: bo
 
 def test_work_queued_in_a_and_waited_for_in_b_is_charged_to_a(device):
     m = machine(device)
-    m.begin(A)
+    m.edge(A, True)
     for _ in range(10):
         device.work(5 * MS)
-    m.end()
-    m.begin(B)
-    blocked(m, device, copy_ns=20 * US)
-    m.end()
+    m.edge(BETWEEN)
+    m.edge(B, True)
+    blocked(m, device, B, copy_ns=20 * US)
+    m.edge(BETWEEN)
     assert m.poll(closing=True)
     whole = m.labels[B].blocked_ns
     assert whole == pytest.approx(50 * MS, rel=0.01)
@@ -111,12 +111,12 @@ def test_work_queued_in_a_and_waited_for_in_b_is_charged_to_a(device):
 def test_a_wait_is_shared_out_over_those_who_queued_the_work_in_order(device):
     m = machine(device)
     for key, ns in ((A, 10 * MS), (B, 30 * MS)):
-        m.begin(key)
+        m.edge(key, True)
         device.work(ns)
-        m.end()
-    m.begin(C)
-    blocked(m, device)
-    m.end()
+        m.edge(BETWEEN)
+    m.edge(C, True)
+    blocked(m, device, C)
+    m.edge(BETWEEN)
     m.poll(closing=True)
     assert m.pairs[C, A] == pytest.approx(10 * MS, rel=0.02)
     assert m.pairs[C, B] == pytest.approx(30 * MS, rel=0.02)
@@ -126,12 +126,12 @@ def test_a_wait_is_shared_out_over_those_who_queued_the_work_in_order(device):
 def test_a_wait_reaches_back_to_the_window_before(device):
     m = machine(device, window_ns=1)
     for key in (A, B):
-        m.begin(key)
+        m.edge(key, True)
         device.work(20 * MS)
-        m.end()
-    m.begin(C)  # a third window
-    blocked(m, device)
-    m.end()
+        m.edge(BETWEEN)
+    m.edge(C, True)  # a third window
+    blocked(m, device, C)
+    m.edge(BETWEEN)
     m.poll(closing=True)
     assert m.windows == 3
     assert m.pairs[C, A] == pytest.approx(20 * MS, rel=0.02)
@@ -141,10 +141,10 @@ def test_a_wait_reaches_back_to_the_window_before(device):
 def test_work_from_before_the_first_window_is_not_blamed_on_a_span(device):
     m = machine(device)
     device.work(40 * MS)
-    m.begin(A)
+    m.edge(A, True)
     device.work(1 * MS)
-    blocked(m, device)
-    m.end()
+    blocked(m, device, A)
+    m.edge(BETWEEN)
     m.poll(closing=True)
     assert m.pairs[A, EARLIER] == pytest.approx(40 * MS, rel=0.02)
     assert m.pairs[A, A] == pytest.approx(1 * MS, rel=0.05)
@@ -152,20 +152,20 @@ def test_work_from_before_the_first_window_is_not_blamed_on_a_span(device):
 
 def test_two_streams_side_by_side_are_counted_once_in_the_devices_busy_time(device):
     m = machine(device)
-    m.begin(A)
+    m.edge(A, True)
     device.work(30 * MS)
     other = (0, 7)
     device.stream = other
-    m.switch()
+    m.switch(A)
     device.work(30 * MS)
-    m.switch()
+    m.switch(A)
     device.stream = (0, 0)
-    m.end()
-    m.begin(B)
+    m.edge(BETWEEN)
+    m.edge(B, True)
     wait = m.wait_begins(B, everything=True)
     device.now = max(device.free.values())
     m.wait_ends(wait)
-    m.end()
+    m.edge(BETWEEN)
     m.poll(closing=True)
     assert m.labels[A].sure_ns == pytest.approx(60 * MS, rel=0.02)
     assert m.busy_ns == pytest.approx(30 * MS, rel=0.02)
@@ -174,14 +174,14 @@ def test_two_streams_side_by_side_are_counted_once_in_the_devices_busy_time(devi
 
 def test_two_devices_have_clocks_of_their_own(device):
     m = machine(device)
-    m.begin(A)
+    m.edge(A, True)
     device.work(10 * MS)
     device.stream = (1, 0)
-    m.switch()
+    m.switch(A)
     device.work(20 * MS)
-    m.switch()
+    m.switch(A)
     device.stream = (0, 0)
-    m.end()
+    m.edge(BETWEEN)
     device.now += 30 * MS
     m.poll(closing=True)
     assert m.busy_ns == pytest.approx(30 * MS, rel=0.02), "each device is busy for itself"
@@ -190,13 +190,13 @@ def test_two_devices_have_clocks_of_their_own(device):
 def test_a_loop_that_waits_for_the_host_has_no_sure_device_time(device):
     m = machine(device)
     for _ in range(5):
-        m.begin(A)  # an env step: nothing is queued
+        m.edge(A, True)  # an env step: nothing is queued
         device.think(2 * MS)
-        m.end()
-        m.begin(B)  # small kernels, slower to launch than to run
+        m.edge(BETWEEN)
+        m.edge(B, True)  # small kernels, slower to launch than to run
         for _ in range(20):
             device.work(1 * US)
-        m.end()
+        m.edge(BETWEEN)
     device.think(MS)
     m.poll(closing=True)
     assert m.labels[A].sure_ns == 0
@@ -208,12 +208,12 @@ def test_a_loop_that_waits_for_the_host_has_no_sure_device_time(device):
 def test_a_queue_that_never_runs_dry_is_placed_by_the_wait_at_its_end(device):
     m = machine(device)
     device.work(100 * MS)  # before anything is marked: no mark ever finds an idle device
-    m.begin(A)
+    m.edge(A, True)
     device.work(50 * MS)
-    m.end()
-    m.begin(B)
-    blocked(m, device)
-    m.end()
+    m.edge(BETWEEN)
+    m.edge(B, True)
+    blocked(m, device, B)
+    m.edge(BETWEEN)
     m.poll(closing=True)
     assert m.pairs[B, EARLIER] == pytest.approx(100 * MS, rel=0.02)
     assert m.pairs[B, A] == pytest.approx(50 * MS, rel=0.02)
@@ -223,9 +223,9 @@ def test_events_that_are_never_reached_cost_their_window_only_and_stay_bounded(d
     device.stuck = True
     m = machine(device, pool=32, window_ns=1)
     for _ in range(500):
-        m.begin(A)
+        m.edge(A, True)
         device.work(MS)
-        m.end()
+        m.edge(BETWEEN)
         device.think(50 * MS)
     assert not m.broken
     assert not m.poll(closing=True)
@@ -239,17 +239,17 @@ def test_events_that_are_never_reached_cost_their_window_only_and_stay_bounded(d
 
 def test_an_empty_pool_drops_the_window_and_goes_on_later(device):
     m = machine(device, pool=4)
-    m.begin(A)
+    m.edge(A, True)
     for _ in range(10):
         device.work(MS)
-        m.switch()
-    m.end()
+        m.switch(A)
+    m.edge(BETWEEN)
     assert m.dropped == 1
     assert device.made == 4
     device.think(2_000 * MS)
-    m.begin(B)
+    m.edge(B, True)
     device.work(MS)
-    m.end()
+    m.edge(BETWEEN)
     device.think(5 * MS)
     m.poll(closing=True)
     assert m.windows == 1
@@ -262,17 +262,17 @@ def test_an_exception_of_the_backend_switches_it_off_with_one_note(device, where
     m = machine(device, notes, window_ns=1)
     device.fails_at = where
     for _ in range(5):
-        m.begin(A)
-        blocked(m, device)
-        m.end()
+        m.edge(A, True)
+        blocked(m, device, A)
+        m.edge(BETWEEN)
         device.think(MS)
     m.poll(closing=True)
     assert len(notes) == 1
     assert "illegal memory access" in notes[0]
     assert m.numbers()["broken"]
     before = device.made
-    m.begin(A)
-    m.end()
+    m.edge(A, True)
+    m.edge(BETWEEN)
     assert device.made == before
 
 
@@ -281,9 +281,9 @@ def test_our_own_time_keeps_to_its_budget_and_windows_are_spread_over_the_run():
     m = machine(device, budget=0.01, window_ns=5 * MS)
     began = device.now
     for _ in range(20_000):
-        m.begin(A)
+        m.edge(A, True)
         device.think(60 * US)
-        m.end()
+        m.edge(BETWEEN)
         device.think(20 * US)
     m.poll(closing=True)
     elapsed = device.now - began
@@ -296,18 +296,18 @@ def test_our_own_time_keeps_to_its_budget_and_windows_are_spread_over_the_run():
 def test_marks_that_touch_are_one_event(device):
     m = machine(device)
     for _ in range(10):
-        m.begin(A)
+        m.edge(A, True)
         device.work(100 * US)
-        m.end()
+        m.edge(BETWEEN)
     assert m.marks == 11
 
 
 def test_the_numbers_are_bounded_whatever_is_marked(device):
     m = machine(device, window_ns=1)
     for i in range(2000):
-        m.begin((1, i))
+        m.edge((1, i), True)
         device.work(US)
-        m.end()
+        m.edge(BETWEEN)
         device.think(50 * US)
     m.poll(closing=True)
     numbers = m.numbers()
@@ -317,21 +317,22 @@ def test_the_numbers_are_bounded_whatever_is_marked(device):
 
 def test_threads_never_wait_for_each_other(device):
     m = machine(device)
-    m.begin(A)
-    with m._lock:
-        other = threading.Thread(target=lambda: (m.begin(B), m.switch(), m.end(), m.poll()))
-        other.start()
-        other.join(10)
-        assert not other.is_alive()
+    m.edge(A, True)
+    assert m._alone()  # this thread is at work there
+    other = threading.Thread(target=lambda: (m.edge(B, True), m.switch(A), m.wait_begins(B), m.poll()))
+    other.start()
+    other.join(10)
+    assert not other.is_alive()
+    m._turns.append(None)
     assert m.missed == 1
-    m.end()
+    m.edge(BETWEEN)
     assert not m.broken
 
 
 def test_an_end_without_a_beginning_is_nothing(device):
     m = machine(device)
-    m.end()
-    m.switch()
+    m.edge(BETWEEN)
+    m.switch(A)
     assert m.wait_begins(A) is None
     assert m.marks == 0
 

@@ -297,7 +297,7 @@ def train(settings: Settings) -> Path:
     trainer = Trainer(settings, device, folder, out / "train_dir" / ".teacher")
     print(f"{settings.run}: {settings.base_missions} on {device}, teacher {trainer.backend}, results in {folder}", flush=True)
     if settings.timing_every:  # only now: making maps and compiling the teacher is no part of the first rollout
-        start(name=settings.run, out=out / "runs", print_every=settings.timing_every)
+        start(name=settings.run, out=out / "runs", print_every=settings.timing_every, device=device.type == "cuda")
     trainer.run()
     session = stop() if settings.timing_every else None
     summary = get_profiler().summary() if session else None

@@ -23,7 +23,9 @@ SPAN, ENV, MODEL, LISTS, PHASE = range(5)
 IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER = (1 << i for i in range(8))
 COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE = range(4)
 _ABSENT = object()
-MARKED = frozenset({"env_step", "forward", "loss", "backward", "optimizer", "sample", "advantage"})  # device times, see `cuda`
+# Parts with device times, see `cuda`: phase-level calls, and those that queue much.
+MARKED = frozenset({"env_step", "env_reset", "forward", "policy", "loss", "backward", "optimizer", "clip_grad", "sample",
+                    "advantage", "state_copy", "rollout", "train", "evaluate"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,6 @@ class Patches:
         self.session, self.trace = session, trace  # where to write, and the deep window, for those who do
         self._undo: list[Callable[[], None]] = []
         self.count = 0
-        self.marked: list[tuple[Any, str, Role, Callable[..., None] | None, int]] = []  # what `mark_calls` goes back to
         self.closed = False  # nothing more is exchanged
 
     def part(self, name: str) -> Patches:
@@ -108,7 +109,7 @@ class Patches:
 
     def zone(self, part: str, phase: int, owns: bool = True, kind: int = m.USER) -> Zone:
         name = f"{PHASE_NAMES[phase]}/{part}" if phase else part
-        zone: Zone = self.recorder.zone(name, kind, phase, owns)
+        zone: Zone = self.recorder.zone(name, kind, phase, owns, part in MARKED)
         return zone
 
     def hooked(self, function: Any, role: Role, after: Callable[..., None] | None = None, every: int = 1) -> Any:
@@ -118,8 +119,6 @@ class Patches:
             from ..record.functions import decorate
 
             return decorate(self.recorder, self.zone(role.part, role.phase, role.owns), function)
-        if _mark is not None and role.part in MARKED:
-            function = _mark(function)
         zones = [self.zone(role.part, role.phase, role.owns), None, None, None]
         if role.phase == NONE:
             zones[1:] = [self.zone(_part(role, phase), phase, role.owns) for phase in (COLLECT, LEARN, EVAL)]
@@ -142,17 +141,6 @@ class Patches:
     def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., None] | None = None, every: int = 1) -> None:
         """Exchange one attribute of a class or module; what it inherits is left alone."""
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
-        if role.part in MARKED:
-            if not self.marked:
-                _marking.append(self)
-            self.marked.append((owner, name, role, after, every))
-
-    def mark_calls(self) -> None:
-        """Hook again, now that calls are marked on a device, what was hooked before."""
-        for owner, name, role, after, every in self.marked:
-            found = vars(owner).get(name)
-            if is_ours(found):
-                self.put(owner, name, self.hooked(unhooked(found), role, after, every))
 
     def exchange(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         if self.closed:
@@ -190,9 +178,6 @@ class Patches:
         self._undo.append(action)
 
     def undo(self) -> None:
-        self.marked.clear()
-        if self in _marking:
-            _marking.remove(self)
         while self._undo:
             try:
                 self._undo.pop()()
@@ -205,26 +190,6 @@ def revive(function: Any, role: Role) -> Any:
     from ..record.backend import recorder
 
     return Patches(recorder, lambda text: None).hooked(function, role) if recorder.is_on() else function
-
-
-_mark: Callable[[Any], Any] | None = None
-_marking: list[Patches] = []  # those with calls that can be marked
-
-
-def set_mark(mark: Callable[[Any], Any] | None) -> None:
-    """What stands between a hook and its function from now on, in hooks that are there already too; None: nothing, in new
-    ones."""
-    global _mark
-    _mark = mark
-    if mark is not None:
-        for patches in _marking:
-            patches.mark_calls()
-
-
-def unhooked(function: Any) -> Any:
-    """The function inside a hook, without what `set_mark` put around it."""
-    inner = function.__wrapped__
-    return getattr(inner, "unmarked", inner)
 
 
 def is_ours(function: Any) -> bool:

@@ -1,7 +1,7 @@
 """Memory of the caching allocator: over time, the highest, and the true peak inside spans that ask for it.
 
 What lives here: readings of `torch._C._cuda_memoryStats` (a plain `memory_allocated()` builds a flat dictionary of everything,
-72 µs), taken at the end of calls long enough to bear them. For a span with `track_memory=True` the allocator's mark is set
+72 µs), taken at the edges of spans, some times a second. For a span with `track_memory=True` the allocator's mark is set
 back at the beginning; what the user reads of it (`max_memory_allocated`, `memory_stats`) is put right. Invariant: the user's
 own readings and resets mean what they mean without us."""
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from . import _patch as p
 
-LONG_NS = 1_000_000  # calls that are worth a reading
 EVERY_NS = 100_000_000
 MOST_POINTS = 512
 _PEAKS = (("allocated_bytes", "all"), ("reserved_bytes", "all"))
@@ -34,16 +33,17 @@ class Allocator:
 
     # ---- over time ----
 
-    def look(self, at_ns: int, took_ns: int) -> None:
-        """A call has ended: read, if it was long and the last reading is a while ago."""
-        if took_ns < LONG_NS or at_ns < self._next_ns:
-            return
+    def look(self, at_ns: int) -> bool:
+        """Read, if the last reading is a while ago."""
+        if at_ns < self._next_ns:
+            return False
         allocated, reserved, peak, peak_reserved = self._stats()
         self._peak = [max(self._peak[0], peak), max(self._peak[1], peak_reserved)]
         self._points.append((at_ns, allocated, reserved))
         if len(self._points) >= MOST_POINTS:
             self._points, self._every_ns = self._points[1::2], 2 * self._every_ns
         self._next_ns = at_ns + self._every_ns
+        return True
 
     def _stats(self) -> tuple[int, int, int, int]:
         stats = self._read(self._torch._C._cuda_getDevice())

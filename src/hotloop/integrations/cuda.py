@@ -1,6 +1,6 @@
-"""CUDA: device times of phase-level calls, transfers and waits by line, memory of the allocator.
+"""CUDA: device times of spans, transfers and waits by line, memory of the allocator.
 
-What lives here: the backend over `torch.cuda.Event`, what stands inside the hooks of marked calls, and the file each process
+What lives here: the backend over `torch.cuda.Event`, what the recorder tells at the edges of spans, and the file each process
 writes. It sleeps until the script itself initialises CUDA: asking whether there is a device would do that for it, and break
 its forks. Invariant: no synchronisation is added; whatever fails switches all of this off for the process, with one note; the
 script never notices. ROCm builds come by the same names."""
@@ -77,10 +77,6 @@ class CudaBackend:
     def elapsed_ns(self, first: Any, last: Any) -> float:
         return float(first.elapsed_time(last)) * 1e6
 
-    def is_capturing(self) -> bool:
-        """While a CUDA graph is recorded, an event would become part of it, and a query is an error."""
-        return bool(self._cuda.is_current_stream_capturing())
-
 
 class Device:
     """All of it, in one process."""
@@ -88,7 +84,7 @@ class Device:
     def __init__(self, patches: p.Patches, torch: Any, backend: Backend) -> None:
         self._recorder, self._torch, self._patches = patches.recorder, torch, patches
         self._backend = backend
-        self._capturing: Callable[[], bool] = getattr(backend, "is_capturing", lambda: False)
+        self._captures = 0  # CUDA graphs being recorded, on any thread
         self.attribution = device.Attribution(backend, patches.note)
         self.is_off = False
         self.now_ns = backend.now_ns
@@ -98,11 +94,11 @@ class Device:
         self.allocator = allocator.Allocator(torch, patches)
         self.transfers = transfers.Transfers(patches, torch, self)
         self._hook_streams()
+        self._hook_captures()
         for module in (sys.modules[__name__], transfers, allocator, device):
             p.hide_from_dynamo(torch, module)
-        p.set_mark(functools.partial(Marked, device=self))
-        self._mark_optimizers()
         memory.set_device(self)
+        self._recorder.set_on_edge(self.edge)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.switch_off)
         import atexit
@@ -124,7 +120,7 @@ class Device:
         """The script ends: give the device a moment to reach the last marks, and write. Asked for, not waited for."""
         if self.is_off:
             return
-        p.set_mark(None)
+        self._recorder.set_on_edge(None)
         memory.set_device(None)
         try:
             until = time.monotonic() + EXIT_WAIT_S
@@ -135,9 +131,9 @@ class Device:
             self.fail(error)
         self.is_off = True
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
         if not self._path:
-            return
+            return False
         self._wrote_ns = self.now_ns()
         numbers = self.attribution.numbers()
         numbers |= {"version": 1, "pid": os.getpid(), "name": self.allocator.device_name()}
@@ -145,76 +141,50 @@ class Device:
         numbers |= self.allocator.numbers()
         try:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            write_json(self._path, numbers)
+            write_json(self._path, numbers, indent=None)
         except OSError:
             pass  # the disk is full or the session gone: the next time it may work
+        return True
 
     # ---- spans ----
 
-    def enter(self, key: Key | None = None) -> bool:
-        """A marked call begins on this thread; False where it is inside another, or nothing is measured."""
-        if getattr(self._thread, "inside", False) or self._is_asleep():
-            return False
-        recorder = self._recorder
-        recorder.settle()
+    def edge(self, key: Key, entered: int) -> int:
+        """A span begins or ends, `key` is the innermost from here on; answers from when on to tell of the next."""
+        if self.is_off:
+            return device.NEVER
         try:
-            if self._capturing():
-                return False
-            self._thread.inside = True
-            self._thread.began_ns = self.now_ns()
-            self.attribution.begin(key or recorder.here() or BETWEEN)
+            if self._captures:
+                return 0
+            due = self.attribution.edge(key, bool(entered))
+            now = self.now_ns()
+            if self.allocator.look(now - self._began_ns) | (now - self._wrote_ns > WRITE_NS and self._write()):
+                self.attribution.cost_ns += self.now_ns() - now
+            return due
         except Exception as error:
             self.fail(error)
-        finally:
-            recorder.charge()
-        return True
+            return device.NEVER
 
-    def leave(self) -> None:
-        recorder = self._recorder
-        recorder.settle()
-        try:
-            self._thread.inside = False
-            capturing = self._capturing()
-            self.attribution.end(marked=not capturing)
-            if not self.is_off and not capturing:
-                now = self.now_ns()
-                self.allocator.look(now - self._began_ns, now - self._thread.began_ns)
-                if now - self._wrote_ns > WRITE_NS:
-                    self._write()
-        except Exception as error:
-            self.fail(error)
-        finally:
-            recorder.charge()
+    def memory_span_begins(self) -> None:
+        """A span of the user's with `track_memory=True`."""
+        self._read_memory(self.allocator.span_begins)
 
-    def user_span_begins(self) -> None:
-        """A span of the user's with `track_memory=True`: marked where a window is open, its memory always read."""
+    def memory_span_ends(self) -> None:
+        self._read_memory(self._note_peak)
+
+    def _note_peak(self) -> None:
+        self._recorder.note_gpu_peak(self.allocator.span_ends(self._recorder.here() or BETWEEN))
+
+    def _read_memory(self, read: Callable[[], object]) -> None:
         if self.is_off:
             return
         self._recorder.settle()
         try:
-            if not self._capturing():
-                self.allocator.span_begins()
-                self.attribution.begin(self._recorder.here() or BETWEEN)
+            if not self._captures:
+                read()
         except Exception as error:
             self.fail(error)
         finally:
             self._recorder.charge()
-
-    def user_span_ends(self) -> None:
-        if self.is_off:
-            return
-        self._recorder.settle()
-        try:
-            if not self._capturing():
-                self.attribution.end()
-                self.allocator.span_ends(self._recorder.here() or BETWEEN)
-        except Exception as error:
-            self.fail(error)
-        finally:
-            self._recorder.charge()
-
-    def _is_asleep(self) -> bool:
-        return self.is_off or self.attribution.is_asleep()
 
     # ---- waits ----
 
@@ -226,7 +196,7 @@ class Device:
         self._thread.waits = True
         try:
             wait = None
-            if blocks and self.attribution.is_open and not self._capturing():
+            if blocks and self.attribution.is_open and not self._captures:
                 wait = self.attribution.wait_begins(self._recorder.here() or BETWEEN, everything)
         except Exception as error:
             self.fail(error)
@@ -264,50 +234,29 @@ class Device:
 
     def _switch(self) -> None:
         try:
-            if not self.is_off and not self._capturing():
-                self.attribution.switch()
+            if not self.is_off and not self._captures:
+                self.attribution.switch(self._recorder.here() or BETWEEN)
         except Exception as error:
             self.fail(error)
 
-    def _mark_optimizers(self) -> None:
-        """Those that exist: their classes' `step` was hooked when the first of each was made."""
-        waiting = [self._torch.optim.Optimizer]
-        while waiting:
-            kind = waiting.pop()
-            waiting += kind.__subclasses__()
-            step = vars(kind).get("step")
-            if p.is_ours(step):
-                after = getattr(step, "after_step", None)
-                made = self._patches.hooked(p.unhooked(step), p.OPTIMIZER, after)
-                made.hooked, made.after_step = True, after
-                self._patches.put(kind, "step", made)
+    def _hook_captures(self) -> None:
+        """While a CUDA graph is recorded, by whichever thread, an event would become part of it and a query an error."""
+        graph = getattr(self._torch.cuda, "CUDAGraph", None)
+        for name, after, change in (("capture_begin", False, 1), ("capture_end", True, -1)):
+            original = getattr(graph, name, None)
+            if original is not None:
+                self._patches.put(graph, name, self._counting(original, after, change))
 
+    def _counting(self, original: Any, after: bool, change: int) -> Any:
+        @functools.wraps(original)
+        def captures(*args: Any, **keywords: Any) -> Any:
+            self._captures += 0 if after else change
+            try:
+                return original(*args, **keywords)
+            except BaseException:
+                self._captures -= 0 if after else change  # it never began
+                raise
+            finally:
+                self._captures += change if after else 0
 
-class Marked:
-    """Stands between a hook and its function, and marks the outermost calls. Pickled as the function."""
-
-    def __init__(self, function: Any, device: Device) -> None:
-        functools.update_wrapper(self, function)
-        self.unmarked = function
-        self._device = device
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        device = self._device
-        if not device.enter():
-            return self.unmarked(*args, **keywords)
-        try:
-            return self.unmarked(*args, **keywords)
-        finally:
-            device.leave()
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("unmarked", "_device"):
-            raise AttributeError(name)
-        return getattr(self.unmarked, name)
-
-    def __reduce__(self) -> Any:
-        return _same, (self.unmarked,)
-
-
-def _same(function: Any) -> Any:
-    return function
+        return captures

@@ -10,7 +10,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..model.phase import COLLECT, LEARN
+from ..model.phase import COLLECT, LEARN, STARTUP
+from ..record import imports
 from . import _patch as p
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def install(patches: p.Patches, torch: Any) -> None:
         if hasattr(torch.nn.functional, name):
             traced.wrap(torch.nn.functional, name, p.LOSS)
     _step_aside_for_compilers(patches, torch)
+    imports.when_imported("torch._dynamo.callback", lambda module: _watch_compiler(patches, module))
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         patches.wrap(torch.nn.utils.clip_grad, name, p.CLIP_GRAD)
         patches.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
@@ -81,6 +83,32 @@ def _step_aside_for_compilers(patches: p.Patches, torch: Any) -> None:
             patches.exchange(owner, name, around)
 
 
+def _watch_compiler(patches: p.Patches, callback: Any) -> None:
+    """Compilations, the first and those that a new shape or branch causes, are spans of the start-up."""
+    zone, handler = patches.zone("compile", STARTUP), callback.callback_handler
+
+    def begins(args: Any) -> None:
+        zone.__enter__()
+
+    def ends(args: Any) -> None:
+        zone.__exit__(None, None, None)
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+        breaks = sum(counters["graph_break"].values()) if "graph_break" in counters else 0
+        patches.recorder.count_seen("~graph_breaks", max(0, breaks - seen[0]))
+        seen[0] = max(seen[0], breaks)
+
+    seen = [0]
+    handler.register_start_callback(begins)
+    handler.register_end_callback(ends)
+
+    def forget() -> None:
+        for callbacks, ours in ((handler.start_callbacks, begins), (handler.end_callbacks, ends)):
+            if ours in callbacks:
+                callbacks.remove(ours)
+
+    patches.later(forget)
+
+
 def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
     """Optimizers wrap the `step` of their class when the first of it is made: ours goes around that, so that nothing is
     left out."""
@@ -90,9 +118,7 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
         patches.recorder.expect_updates()
         if p.is_ours(function):
             return function
-        hooked = patches.hooked(original(function), p.OPTIMIZER, watch.updated)
-        hooked.after_step = watch.updated
-        return hooked
+        return patches.hooked(original(function), p.OPTIMIZER, watch.updated)
 
     patches.put(optimizer, "profile_hook_step", staticmethod(profile_hook_step))
 
@@ -103,7 +129,7 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
             waiting += kind.__subclasses__()
             step = vars(kind).get("step")
             if p.is_ours(step):
-                kind.step = p.unhooked(step)
+                kind.step = step.__wrapped__
 
     patches.later(unhook)
 

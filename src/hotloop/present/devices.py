@@ -5,6 +5,7 @@ What lives here: results in, rich renderables and JSON-ready data out. Shown onl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from ..analyse.devices import DeviceRow, Devices, share_operators
 from ..analyse.report import Report
-from ..model.device import COPY, CPU_OP, KERNEL, Operators
+from ..model.device import COPY, CPU_OP, KERNEL, SYNC, TO_DEVICE, TO_HOST, Operators
 from ..record.summary import escape
 from .drawing import FAINT, fold_text, join_facts
 from .units import count_text, duration_text, interval_text, share_text
@@ -22,23 +23,26 @@ from .units import count_text, duration_text, interval_text, share_text
 MB = 1 << 20
 ROWS_SHOWN, LINES_SHOWN, OPS_SHOWN = 10, 8, 12
 _DEVICE_KINDS = (KERNEL, COPY)
+_DIRECTIONS = {TO_DEVICE: "to device", TO_HOST: "to host", SYNC: "wait"}
 
 
 def device_sections(report: Report, width: int) -> list[RenderableType]:
     """What there is to say; nothing where no device was used and no deep window taken."""
     found: list[RenderableType] = []
     if report.devices is not None:
-        found.append(_devices(report.devices, width))
+        found.append(_devices(report.devices, report.resources, width))
     if report.operators is not None:
         found.append(_operators(report.operators, width))
     return found
 
 
-def _devices(d: Devices, width: int) -> RenderableType:
+def _devices(d: Devices, resources: Mapping[str, float], width: int) -> RenderableType:
     lines: list[RenderableType] = [Text(f"DEVICE  {escape(', '.join(d.names))}", style="bold")]
     facts = [f"in use {duration_text(d.lifetime_ns)}", f"busy at least {share_text(d.busy_least)}"]
     if d.measured_share:
         facts.append(f"idle {interval_text(d.idle_least, d.idle_most)}")
+    if "gpu_mean" in resources:
+        facts.append(f"utilisation by NVML {resources['gpu_mean']:.0f} %")
     facts += [
         f"host blocked {duration_text(d.blocked_ns)}",
         f"measured {share_text(d.measured_share)} of it, the rest is scaled",
@@ -48,13 +52,13 @@ def _devices(d: Devices, width: int) -> RenderableType:
     if d.idle_in:
         what = ", ".join(f"{escape(name)} {share_text(share)}" for name, share in d.idle_in[:4])
         lines += fold_text(f"idle while the host was in: {what}", width)
-    lines += [_labels(d), *_blocked(d, width), *_lines(d), *_memory(d, width)]
+    lines += [_labels(d, width), *_blocked(d, width), *_lines(d, width), *_memory(d, width)]
     lines += [row for note in d.notes for row in fold_text(f"note: {escape(note)}", width)]
     return Group(*lines, "")
 
 
-def _labels(d: Devices) -> Table:
-    table = _table("span", "calls", "host", "device ≥", "device ≤", "blocked in it", "waited for it")
+def _labels(d: Devices, width: int) -> Table:
+    table = _table(max(12, width - 58), "span", "calls", "host", "device ≥", "device ≤", "blocked", "waited")
     for row in d.rows[:ROWS_SHOWN]:
         cells = (row.host_ns, row.sure_ns, row.most_ns, row.blocked_ns, row.waited_ns)
         table.add_row("  " + escape(row.name), count_text(row.spans), *(duration_text(ns) if ns else "" for ns in cells))
@@ -72,16 +76,16 @@ def _blocked(d: Devices, width: int) -> list[Text]:
     ]
 
 
-def _lines(d: Devices) -> list[RenderableType]:
+def _lines(d: Devices, width: int) -> list[RenderableType]:
     if not d.transfers:
         return []
-    table = _table("copies and waits", "call", "count", "blocking", "size", "time")
+    table = _table(max(12, width - 61), "copies and waits", "call", "count", "blocking", "size", "time")
     for t in d.transfers[:LINES_SHOWN]:
         place = f"{t.file.rpartition('/')[2]}:{t.line} {t.function}" if t.file else t.function
         size = f"{t.bytes / MB:.1f} MB" if t.bytes else ""
         table.add_row(
             "  " + escape(place),
-            f"{t.call} ({t.direction})",
+            f"{t.call} ({_DIRECTIONS[t.direction]})",
             count_text(t.count),
             count_text(t.blocking),
             size,
@@ -124,7 +128,7 @@ def _operators(o: Operators, width: int) -> RenderableType:
         f"{escape(name)} {share_text(ns / whole)}" for name, ns in sorted(parts, key=lambda x: -x[1])[:6] if whole
     )
     lines += fold_text(f"by label: {shares}", width)
-    table = _table("kernel" if on_device else "operator", "in", "calls", "time", "share")
+    table = _table(max(12, width - 52), "kernel" if on_device else "operator", "in", "calls", "time", "share")
     for row in [x for x in o.rows if x.kind in kinds][:OPS_SHOWN]:
         share = share_text(row.ns / whole) if whole else ""
         table.add_row(
@@ -133,9 +137,10 @@ def _operators(o: Operators, width: int) -> RenderableType:
     return Group(*lines, table, Text("  the whole timeline: open torch_trace.json in ui.perfetto.dev", style=FAINT), "")
 
 
-def _table(first: str, *heads: str) -> Table:
+def _table(room: int, first: str, *heads: str) -> Table:
+    """A table whose first column, the names, gives way."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
-    table.add_column(f"  {first}", no_wrap=True, overflow="ellipsis", max_width=44)
+    table.add_column(f"  {first}", no_wrap=True, overflow="ellipsis", max_width=min(room, 60))
     for head in heads:
         table.add_column(head, justify="left" if head in ("call", "in") else "right", no_wrap=True)
     return table

@@ -12,7 +12,6 @@ have waited for it: at most the whole way from mark to mark was work (`most_ns`)
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,7 +20,7 @@ from .marks import BETWEEN, EARLIER, Backend, Key, Label, Mark, Segment, Wait, W
 POOL = 2048
 MOST_MARKS = 256  # of one window
 WINDOW_NS = 50_000_000
-BUDGET = 0.01  # of the time, for marks and their resolution
+BUDGET = 0.005  # of the time, for marks and their resolution
 CLOSE_NS = 5_000  # a mark this soon after another on its stream is the same
 JITTER_NS = 10_000  # between an event that finds an idle device and its time
 MOST_KEYS = 512
@@ -29,6 +28,7 @@ MOST_PENDING = 8
 MOST_RECENT = 64
 DRIFT = 5e-5  # of a device's clock against the host's
 RETRY_NS = 1_000_000_000
+NEVER = (1 << 64) - 1
 
 
 class Attribution:
@@ -40,8 +40,7 @@ class Attribution:
         self._pool_size, self._budget, self._window_ns = pool, budget, window_ns
         self._free: list[Any] = []
         self._made = 0
-        self._lock = threading.Lock()
-        self._open = threading.local()
+        self._turns: list[None] = [None]  # whoever takes it is at work here
         self._window: Window | None = None
         self._pending: list[Window] = []
         self._recent: list[Segment] = []  # of the windows before, as long as a wait may reach back to them
@@ -54,64 +53,58 @@ class Attribution:
         self.marks = self.windows = self.dropped = self.missed = 0
         self.broken = ""
 
-    # ---- what the hooks call ----
+    # ---- what the recorder and the hooks call ----
 
-    def begin(self, key: Key) -> None:
-        """A span begins on this thread."""
-        stack = self._stack()
-        stack.append(key)
-        if not self.broken and self._lock.acquire(blocking=False):
-            try:
-                self._turn(len(stack) == 1)
-                if self._window is not None:
-                    self._label(key).spans += 1
-                    self._mark(key, join=True)
-            except Exception as error:
-                self._fail(error)
-            finally:
-                self._lock.release()
-        else:
+    def edge(self, key: Key, entered: bool = False) -> int:
+        """A span begins or ends on this thread: what is queued from here on is `key`'s. Answers when to be told again."""
+        if self.broken or not self._alone():
             self.missed += not self.broken
+            return NEVER if self.broken else 0
+        try:
+            now = self._backend.now_ns()
+            if entered:
+                self._turn(now)
+            if self._window is not None:
+                self._label(key).spans += entered
+                self._mark(key, join=entered)
+            self.cost_ns += self._backend.now_ns() - now
+            return 0 if self._window is not None else self._resume_ns
+        except Exception as error:
+            self._fail(error)
+            return NEVER
+        finally:
+            self._turns.append(None)
 
-    def end(self, marked: bool = True) -> None:
-        """The innermost span of this thread ends; `marked`: an event may be recorded now."""
-        stack = self._stack()
-        if stack:
-            stack.pop()
-        if marked:
-            self.switch()
-
-    def switch(self) -> None:
-        """Another stream is current from here on, or another span: whatever was queued so far is of the one before."""
-        if self.broken or self._window is None or not self._lock.acquire(blocking=False):
+    def switch(self, key: Key) -> None:
+        """Another stream is current from here on: whatever was queued on this one so far is of the span that was open."""
+        if self.broken or self._window is None or not self._alone():
             return
         try:
-            stack = self._stack()
-            self._mark(stack[-1] if stack else BETWEEN)
+            self._mark(key)
         except Exception as error:
             self._fail(error)
         finally:
-            self._lock.release()
+            self._turns.append(None)
 
     def wait_begins(self, key: Key, everything: bool = False) -> Wait | None:
-        """The host is going to block. Answers what `wait_ends` wants; None where nothing is measured now."""
-        if self.broken or self._window is None or not self._lock.acquire(blocking=False):
+        """The host is going to block in a span. Answers what `wait_ends` wants; None where nothing is measured now."""
+        if self.broken or self._window is None or not self._alone():
             return None
         try:
-            stack = self._stack()
-            inside = stack[-1] if stack else key
-            mark = self._mark(inside, join=True)
+            before = self._backend.now_ns()
+            mark = self._mark(key, join=True)
             window = self._window
             if window is None or mark is None:
                 return None
-            wait = Wait(inside, self._backend.now_ns(), mark, everything)
+            wait = Wait(key, self._backend.now_ns(), mark, everything)
+            self.cost_ns += wait.begin_ns - before
             window.waits.append(wait)
             return wait
         except Exception as error:
             self._fail(error)
             return None
         finally:
-            self._lock.release()
+            self._turns.append(None)
 
     def wait_ends(self, wait: Wait) -> None:
         try:
@@ -119,18 +112,23 @@ class Attribution:
         except Exception as error:
             self._fail(error)
 
+    def _alone(self) -> bool:
+        """May this thread go on? Nobody waits. A lock would be a wait that the recorder sees; taking the one item of a list is
+        as atomic."""
+        try:
+            self._turns.pop()
+            return True
+        except IndexError:
+            return False
+
     @property
     def is_open(self) -> bool:
         """Is something measured now?"""
         return self._window is not None
 
-    def is_asleep(self) -> bool:
-        """No window is open, and none is due: what `begin` would do costs more than asking."""
-        return self._window is None and (bool(self.broken) or self._backend.now_ns() < self._resume_ns)
-
     def poll(self, closing: bool = False) -> bool:
         """Resolve what the device has reached; True when nothing is left. `closing`: the window ends here."""
-        if self.broken or not self._lock.acquire(blocking=False):
+        if self.broken or not self._alone():
             return True
         try:
             if closing and self._window is not None:
@@ -141,7 +139,7 @@ class Attribution:
             self._fail(error)
             return True
         finally:
-            self._lock.release()
+            self._turns.append(None)
 
     def numbers(self) -> dict[str, Any]:
         """Everything so far, as it is kept in the session."""
@@ -155,13 +153,6 @@ class Attribution:
 
     # ---- marks and windows ----
 
-    def _stack(self) -> list[Key]:
-        try:
-            stack: list[Key] = self._open.stack
-        except AttributeError:
-            stack = self._open.stack = []
-        return stack
-
     def _label(self, key: Key) -> Label:
         label = self.labels.get(key)
         if label is None:
@@ -170,19 +161,19 @@ class Attribution:
             label = self.labels.setdefault(key, Label())
         return label
 
-    def _turn(self, outermost: bool) -> None:
+    def _turn(self, now: int) -> None:
         """Between two spans: end a window that is long enough, begin one if the budget allows, resolve an old one."""
-        if not outermost:
-            return
-        now = self._backend.now_ns()
         self.began_ns = self.began_ns or now
         window = self._window
         if window is not None and (now - window.begin_ns >= self._window_ns or len(window.marks) >= MOST_MARKS):
             self._close(now)
-        if self._pending:
+        if self._pending and self._window is None:
             self._resolve_done()
-        if self._window is None and now >= self._resume_ns and len(self._pending) < MOST_PENDING:
-            self._window = Window(now)
+        if self._window is None and now >= self._resume_ns:
+            if len(self._pending) < MOST_PENDING:
+                self._window = Window(now)
+            else:
+                self._resume_ns = now + self._window_ns
 
     def _close(self, now: int) -> None:
         window, self._window = self._window, None
@@ -221,7 +212,6 @@ class Attribution:
         window.last[stream] = mark
         window.owners[stream] = owner
         self.marks += 1
-        self.cost_ns += after - before
         return mark
 
     def _take(self) -> Any:
@@ -248,7 +238,6 @@ class Attribution:
     # ---- resolution ----
 
     def _resolve_done(self) -> None:
-        begin = self._backend.now_ns()
         while self._pending and all(self._backend.is_done(mark.event) for mark in self._pending[0].last.values()):
             window = self._pending[0]
             used = [anchor[0] for anchor in self._anchors.values()]
@@ -256,7 +245,6 @@ class Attribution:
             kept = {id(anchor[0]) for anchor in self._anchors.values()}
             self._free += [mark.event for mark in (*used, *window.marks) if id(mark) not in kept]
             self._pending.pop(0)
-        self.cost_ns += self._backend.now_ns() - begin
 
     def _resolve(self, window: Window) -> None:
         reached = self._times(window)

@@ -209,13 +209,13 @@ class MemorySpan:
                 _hook_rusage(self._recorder)
         self.zone.__enter__()
         if _device is not None:
-            _device.user_span_begins()
+            _device.memory_span_begins()
         return self
 
     def __exit__(self, *_: Any) -> None:
         recorder = self._recorder
         if _device is not None:
-            _device.user_span_ends()
+            _device.memory_span_ends()
         if self._opened:
             recorder.settle()
             rise, now, peak = meter.end(self._opened.pop())

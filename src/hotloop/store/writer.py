@@ -187,13 +187,13 @@ class ShardWriter:
         self.blocks = {}
 
 
-def write_json(path: str, data: Any) -> None:
+def write_json(path: str, data: Any, indent: int | None = 1) -> None:
     """Replace a JSON file in one step: a reader sees the old or the new one, never half."""
-    text = json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False)
+    text = json.dumps(data, indent=indent, ensure_ascii=True, allow_nan=False)
     draft = f"{path}.{os.getpid()}.part"
     try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+        with open(draft, "wb") as file:  # bytes: writing text is what the recorder watches
+            file.write(text.encode() + b"\n")
         os.replace(draft, path)
     except BaseException:
         drop(draft)

@@ -22,6 +22,7 @@ from ...model.sheet import KINDS
 from ...record.summary import losses_text
 from ..units import round_parts
 from ..words import end_text, hook_notes, replay_ratio
+from .device import device_data, operators_data
 from .loop import findings_data, lines_data, phases_data
 from .names import Names, show
 from .series import history_data
@@ -43,6 +44,7 @@ class Limits:
     lanes: int = 400
     notes: int = 40
     lines: int = 400
+    device: int = 400
     name_chars: int = 2000
     names_bytes: int = 320_000
 
@@ -77,6 +79,8 @@ def page_data(
         "sheet": sheet_data(report.sheet, names, limits.sheet),
         "timeline": _timeline(timeline, report, names),
         "history": history_data(history, names) if history else None,
+        "device": device_data(report, names, limits.device),
+        "operators": operators_data(report, names, limits.device),
         "operations": _operations(report, names, limits.operations),
         "lanes": _lanes(report, limits.lanes),
     }

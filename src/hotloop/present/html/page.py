@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from ...analyse.iterations import Iterations
 
 MAX_BYTES = 1_500_000  # what a mail or a code review takes without a thought
-SCRIPTS = ("base.js", "loop.js", "sheet.js", "icicle.js", "blocks.js", "timeline.js", "series.js", "tables.js", "main.js")
+SCRIPTS = (
+    "base.js", "loop.js", "sheet.js", "icicle.js", "blocks.js", "timeline.js", "series.js", "device.js", "tables.js", "main.js",
+)  # fmt: skip
 _MARK = re.compile(r"%%(policy|style|data|script)%%")
 
 

@@ -97,6 +97,7 @@ COLD static Zone *zone_of(PyObject *name) {
     Zone *zone = (Zone *)PyDict_GetItemWithError(zones_by_name, text);
     if (!zone && PyDict_GET_SIZE(zones_by_name) < MAX_ZONES) {
         zone = zone_new(text, KIND_USER);
+        if (zone) zone->marks = 1;
         if (zone && PyDict_SetItem(zones_by_name, text, (PyObject *)zone)) PyErr_Clear();
         Py_XDECREF(zone); /* tr.zones keeps it */
     } else if (!zone) {
@@ -388,6 +389,13 @@ static PyObject *py_set_on_loop(PyObject *module, PyObject *callback) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_on_edge(PyObject *module, PyObject *callback) {
+    (void)module;
+    edges_from = callback == Py_None ? UINT64_MAX : 0;
+    Py_XSETREF(on_edge, callback == Py_None ? NULL : Py_NewRef(callback));
+    Py_RETURN_NONE;
+}
+
 static PyObject *count_work(PyObject *const *args, Py_ssize_t nargs, PyObject *keywords, int hooked) {
     Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
     if (nargs < 1 || nargs + named > 2 || (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "n"))) {
@@ -583,6 +591,15 @@ static PyObject *py_note_memory(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* The device's memory peak in the innermost open span. */
+static PyObject *py_note_gpu_peak(PyObject *module, PyObject *bytes) {
+    (void)module;
+    unsigned long long peak = PyLong_AsUnsignedLongLong(bytes);
+    if (PyErr_Occurred()) return NULL;
+    if (self->gen == page->gen && self->depth && peak > self->top->rec->gpu_peak) self->top->rec->gpu_peak = peak;
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_lose(PyObject *module, PyObject *args) {
     (void)module;
     unsigned int why;
@@ -715,6 +732,7 @@ static PyMethodDef functions[] = {
     {"charge", py_charge, METH_NOARGS, NULL},
     {"now", py_now, METH_NOARGS, NULL},
     {"note_memory", py_note_memory, METH_VARARGS, NULL},
+    {"note_gpu_peak", py_note_gpu_peak, METH_O, NULL},
     {"lose", py_lose, METH_VARARGS, NULL},
     {"name_process", py_name_process, METH_VARARGS, NULL},
     {"snapshot", py_snapshot, METH_NOARGS, NULL},
@@ -731,6 +749,7 @@ static PyMethodDef functions[] = {
     {"watch_classes", py_watch_classes, METH_VARARGS, NULL},
     {"gc_pause", (PyCFunction)(void (*)(void))py_gc_pause, METH_FASTCALL, NULL},
     {"set_on_loop", py_set_on_loop, METH_O, NULL},
+    {"set_on_edge", py_set_on_edge, METH_O, NULL},
     {"expect_updates", py_expect_updates, METH_NOARGS, NULL},
     {"set_revive", py_set_revive, METH_O, NULL},
     {"set_on_step", py_set_on_step, METH_O, NULL},

@@ -132,6 +132,7 @@ COLD static Zone *layer_new(Hooked *hooked, PyTypeObject *type) {
         zone = name ? zone_of(name) : NULL;
         if (zone) {
             zone->owns = 1;
+            zone->marks = 0;
             site_of_function(zone, hooked->function);
         }
         if (zone && PyDict_SetItem(hooked->layers, (PyObject *)type, (PyObject *)zone)) zone = NULL;
@@ -506,18 +507,19 @@ static PyObject *py_within(PyObject *module, PyObject *args) {
     return PyLong_FromUnsignedLong(before);
 }
 
-/* zone(name, kind, phase, owns): the zone of a hook. */
+/* zone(name, kind, phase, owns, marks): the zone of a hook. */
 static PyObject *py_zone(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *name;
     unsigned kind, phase;
-    int owns;
-    if (!PyArg_ParseTuple(args, "UIIp", &name, &kind, &phase, &owns)) return NULL;
+    int owns, marks = 0;
+    if (!PyArg_ParseTuple(args, "UIIp|p", &name, &kind, &phase, &owns, &marks)) return NULL;
     Zone *zone = zone_of(name);
     if (!zone || zone->label || zone == reserved_zones[Z_OVERFLOW]) return (PyObject *)zone; /* a label in use keeps its meaning */
     zone->kind = kind;
     zone->phase = phase;
     zone->owns = owns != 0;
+    zone->marks = marks != 0;
     return (PyObject *)zone;
 }
 #endif

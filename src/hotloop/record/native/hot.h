@@ -1,6 +1,6 @@
 /* The hot path: a span is entered, a span is left.
  *
- * What lives here: what every span pays for. No lock, no allocation, no call into Python. Invariant: at every
+ * What lives here: what every span pays for. No lock, no allocation, no call into Python (but to tell_edge). Invariant: at every
  * instruction the mapped file is either the state before the operation or can be completed from the journal, so a
  * process killed anywhere loses no finished span and tears none. How:
  *   - self time is one addition per event (see track.h);
@@ -156,6 +156,34 @@ FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
     return frame;
 }
 
+/* ---- edges ---- */
+
+static uint64_t edges_from = UINT64_MAX; /* when somebody next wants to know of one */
+static PyObject *on_edge;                /* (where, entered) -> from when on to be told next */
+
+/* A span began or ended, and a device's events are to be placed there. Our time; an error on its way stays as it is. */
+COLD static void tell_edge(Track *track, int entered) {
+    static __thread int telling;
+    if (telling || !on_edge) return;
+    PyObject *type, *value, *traceback, *call = Py_NewRef(on_edge);
+    telling = 1;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *from = PyObject_CallFunction(call, "(KK)i", (unsigned long long)sh.head->shard_id,
+                                           (unsigned long long)track->top->path, entered);
+    uint64_t next = from ? PyLong_AsUnsignedLongLong(from) : UINT64_MAX;
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        next = UINT64_MAX;
+        if (sh.head) lose(LOSS_INTERNAL);
+    }
+    if (on_edge == call) edges_from = next;
+    Py_XDECREF(from);
+    Py_DECREF(call);
+    PyErr_Restore(type, value, traceback);
+    if (track->gen == page->gen) charge(track, now());
+    telling = 0;
+}
+
 FLATTEN void span_enter(Zone *zone) {
     Track *track = self;
     if (UNLIKELY(track->gen != page->gen) && !(track = wake())) return;
@@ -171,6 +199,7 @@ FLATTEN void span_enter(Zone *zone) {
     Frame *frame = push(track, zone, node, at);
     if (UNLIKELY(node->slow)) measure_enter(track, frame);
     if (UNLIKELY(--zone->check == 0)) look_at_caller(zone);
+    if (UNLIKELY(at >= edges_from) && zone->marks) tell_edge(track, 1);
 }
 
 /* ---- exit ---- */
@@ -262,6 +291,7 @@ FLATTEN void span_exit(Zone *zone) {
     uint32_t depth = track->depth;
     if (LIKELY(depth && track->frames[depth - 1].zone == zone)) close_top(track, at);
     else exit_odd(track, zone);
+    if (UNLIKELY(at >= edges_from) && zone->marks) tell_edge(track, 0);
 }
 
 /* Work handed over from elsewhere: spans hang below the path that handed it over until release(). */

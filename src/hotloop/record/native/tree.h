@@ -52,6 +52,7 @@ typedef struct Zone {
     PyObject *checked_code;
     PyObject *site; /* file:line where it is first opened, or where its function begins */
     uint32_t kind, phase, owns; /* owns: its own time is work, also where it has parts */
+    uint32_t marks;             /* its edges are told, see tell_edge() */
 } Zone;
 
 /* Open-addressed map from a pair of words to a pointer. */

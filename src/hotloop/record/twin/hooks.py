@@ -202,6 +202,7 @@ class Hooked:
         zone = zone_of(f"{kind.__name__.rpartition('.')[2]}.{method}") if method is not None else None
         if zone is not None:
             zone.owns = True
+            zone.marks = False
             _site_of_function(zone, self._function)
         self._layers[kind] = zone
         return zone
@@ -433,11 +434,11 @@ def within(phase: int) -> int:
     return before
 
 
-def zone(name: str, kind: int, phase: int, owns: bool) -> Zone:
+def zone(name: str, kind: int, phase: int, owns: bool, marks: bool = False) -> Zone:
     """The zone of a hook; a label in use keeps its meaning."""
     made = zone_of(name)
     if made.label is None and made is not state.reserved["(more labels)"]:
-        made.kind, made.phase, made.owns = kind, phase, bool(owns)
+        made.kind, made.phase, made.owns, made.marks = kind, phase, bool(owns), bool(marks)
     return made
 
 

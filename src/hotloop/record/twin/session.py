@@ -15,7 +15,7 @@ from . import sampler
 from .phases import settle_ended, settle_phases
 from .rows import counters_start, next_window
 from .spans import MAX_ZONES, close_top
-from .tree import CLOCK_PYTHON, CLOCK_TEST, UNATTACHED, Track, add_node, label_of, path_of, state, touch
+from .tree import CLOCK_PYTHON, CLOCK_TEST, NEVER, UNATTACHED, Track, add_node, label_of, path_of, state, touch
 
 MAX_FREE_TRACKS = 64
 
@@ -452,6 +452,12 @@ def set_on_step(callback: Any) -> None:
 
 def set_on_loop(callback: Any) -> None:
     state.on_loop = callback
+
+
+def set_on_edge(callback: Any) -> None:
+    """(where, entered) -> from when on to be told next, at every edge of a span that is marked."""
+    state.edges_from = NEVER if callback is None else 0
+    state.on_edge = callback
 
 
 # ---- for tests: a clock and threads that are moved by hand ----

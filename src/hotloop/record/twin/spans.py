@@ -18,6 +18,7 @@ from ...model.phase import LOG
 from ...store import schema as s
 from .tree import (
     BUSY,
+    NEVER,
     Frame,
     Label,
     Node,
@@ -239,6 +240,24 @@ def halve_histogram(node: Node, bucket: int) -> int:
     return int(ints[bucket]) + 1
 
 
+def tell_edge(track: Track, entered: int) -> None:
+    """A span began or ended, and a device's events are to be placed there. Our time."""
+    if state.telling or state.on_edge is None or track.gen != state.gen_on:
+        return
+    state.telling, call = True, state.on_edge
+    try:
+        due = call((state.head[s.H_SHARD_ID], track.top.path), entered)
+    except Exception:
+        state.lose("internal")
+        due = NEVER
+    finally:
+        state.telling = False
+    if state.on_edge is call:
+        state.edges_from = due
+    if track.gen == state.gen_on:
+        track.charge(state.clock())
+
+
 def exit_odd(track: Track, zone: Zone) -> None:
     """The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter."""
     if any(frame.zone is zone for frame in track.frames[: track.depth]):
@@ -257,11 +276,12 @@ def exit_odd(track: Track, zone: Zone) -> None:
 class Zone:
     """A named region: a context manager and a decorator, shared by all threads."""
 
-    __slots__ = ("kind", "label", "name", "owns", "phase", "site")
+    __slots__ = ("kind", "label", "marks", "name", "owns", "phase", "site")
 
     def __init__(self, name: str, kind: int = s.KIND_USER, phase: int = 0, owns: bool = False) -> None:
         self.name, self.kind, self.phase = name, kind, phase
         self.owns = owns  # its own time is work, also where it has parts
+        self.marks = False  # its edges are told, see tell_edge()
         self.label: Any = None
         self.site: str | None = None  # file:line where it is first opened, or where its function begins
 
@@ -313,6 +333,8 @@ class Zone:
             state.lose("internal")
         finally:
             track.gen = gen
+        if track.last >= state.edges_from and self.marks:
+            tell_edge(track, 1)
         return self
 
     def __exit__(self, _type: object = None, _value: object = None, _traceback: object = None) -> None:
@@ -333,6 +355,8 @@ class Zone:
             state.lose("internal")
         finally:
             track.gen = gen
+        if track.last >= state.edges_from and self.marks:
+            tell_edge(track, 0)
 
     def _look_at_caller(self) -> None:
         """In a new place: is this span opened by a generator that yields inside it? Then its time is not its own."""
@@ -417,6 +441,7 @@ def zone_of(name: Any) -> Zone:
         if len(state.zones) >= MAX_ZONES:
             return state.reserved["(more labels)"]
         zone = state.zones.setdefault(name, Zone(name))
+        zone.marks = True
     return zone
 
 
@@ -649,3 +674,11 @@ def note_memory(rise: int, rss: int, peak: int, true_peak: bool) -> None:
     slot = s.H_SNAPSHOTS + 1 + seen % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
     header[slot], header[slot + 1], header[slot + 2], header[slot + 3] = state.clock(), track.top.path, rss, peak
     header[s.H_SNAPSHOTS] = seen + 1
+
+
+def note_gpu_peak(peak: int) -> None:
+    """The device's memory peak in the innermost open span."""
+    track = current_track()
+    if track is not None and track.depth:
+        words, at = track.top.words, track.top.at + s.N_GPU_PEAK
+        words[at] = max(words[at], peak)

@@ -218,6 +218,9 @@ class Local(ThreadLocal):
     track: Track | None = None
 
 
+NEVER = (1 << 64) - 1
+
+
 class State:
     """Everything the recorder of this process knows: one instance, `state`."""
 
@@ -260,6 +263,9 @@ class State:
         self.envs: dict[int, int] = {}  # by environment: its slot in the header
         self.on_step: Callable[[int, int], object] | None = None
         self.on_loop: Callable[[], object] | None = None
+        self.on_edge: Callable[[tuple[int, int], int], int] | None = None
+        self.edges_from = NEVER  # when somebody next wants to know of one
+        self.telling = False
         self.yield_check: Callable[[Any, int], str | None] | None = None
         self.memory_span: Callable[[Any], Any] | None = None
         self.decorate: Callable[[Any, Any], Any] | None = None

@@ -1,10 +1,12 @@
 """Compilation or start-up cost mistaken for steady state.
 
-The first iterations are much slower than the rest: compilation, caches, lazily loaded libraries.
+The first iterations are much slower than the rest: compilation, caches, lazily loaded libraries. Or `torch.compile` compiles
+again and again, because shapes or branches change.
 
-Recognised by: change points in the time per iteration; and start-up against the loop.
+Recognised by: the time of the first iterations against the later ones; the time in compilations, and how many there were.
 
-What to do: nothing, if the run is long; leave them out when you compare.
+What to do: nothing, if it is the beginning of a long run; leave it out when you compare. Where compilations go on, keep
+shapes the same (pad the batch) or compile with `dynamic=True`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,37 @@ CAUSE = Cause(
 LEAST_SHARE = 0.15
 
 
+LEAST_COMPILES = 3
+
+
 def look(e: Evidence) -> Candidate | None:
+    return _compiling(e) or _slow_beginning(e)
+
+
+def _compiling(e: Evidence) -> Candidate | None:
+    compiles = next((o for o in e.report.operations if o.name == "start-up/compile"), None)
+    if compiles is None or compiles.calls < LEAST_COMPILES:
+        return None
+    share = compiles.busy_ns / (e.loop_ns + compiles.busy_ns)
+    if share < LEAST_SHARE:
+        return None
+    looks = [x.places for x in e.looks if "start-up/compile" in e.labels_of(x.branch)]
+    place = next((p for places in looks for p in reversed(places) if e.is_yours(p)), None)
+    breaks = e.facts.get("graph_breaks", 0)
+    return Candidate(
+        CAUSE,
+        f"torch.compile compiled {compiles.calls:,} times, {percent(share)} of the loop and that together",
+        Where(place.file, place.line, place.function) if place else Where(),
+        "start-up/compile",
+        (),
+        share=share,
+        gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
+        evidence=(f"{compiles.busy_ns / 1e9:.1f} s in compilations", f"{breaks} graph breaks"),
+        action="keep shapes the same or compile with dynamic=True, if it goes on compiling",
+    )
+
+
+def _slow_beginning(e: Evidence) -> Candidate | None:
     found = warm_up(e)
     if found is None or found.share < LEAST_SHARE:
         return None

@@ -21,6 +21,11 @@ function draw(tag, attributes = {}, text = "") {
   return element;
 }
 
+// For a dl.cards: a number people look for, its name above it, a word beside it.
+function factCard([title, value, note]) {
+  return make("div", make("dt", title), make("dd", value, ...(note ? [" ", make("small", note)] : [])));
+}
+
 const nameOf = (number) => DATA.names[number] || "(no name)";
 
 function plural(count, one, many = one + "s") {

@@ -16,7 +16,7 @@ function showSummary() {
   cards.push(["Processes", formatCount(s.processes), plural(s.tracks, "track")]);
   for (const [name, value] of s.counters) cards.push([name.replaceAll("_", " "), formatCount(value), "counted"]);
   if (s.replay_ratio !== null) cards.push(["Replay ratio", s.replay_ratio.toPrecision(3), "samples per env step"]);
-  byId("cards").append(...cards.map(([title, value, note]) => make("div", make("dt", title), make("dd", value, ...(note ? [" ", make("small", note)] : [])))));
+  byId("cards").append(...cards.map(factCard));
   const cost = q.own_cost_ns === null || q.own_cost_error_ns === null ? "unknown" : `${q.own_cost_ns.toFixed(0)} ± ${q.own_cost_error_ns.toFixed(1)} ns a span`;
   const parts = [
     ["Quality: "], [q.losses, q.lost], [` · own cost ${cost}, ${(q.profiler_share * 100).toFixed(2)} % of all tracks’ time, subtracted`],
@@ -34,5 +34,5 @@ function formatDate(date) {
 }
 
 startTheme();
-for (const show of [showSummary, showFindings, showPhases, showLines, showTotals, showOwners, showTree, showIcicle, showTimeline, showSeries, showOperations, showLanes, showSlowest]) show();
+for (const show of [showSummary, showFindings, showPhases, showLines, showTotals, showOwners, showTree, showIcicle, showTimeline, showSeries, showDevice, showOperators, showOperations, showLanes, showSlowest]) show();
 performance.mark("hotloop-ready");

@@ -44,20 +44,13 @@ function showOperations() {
   const [filter, waits, said, more] = ["filter", "waits", "said", "more"].map((part) => byId(`operations-${part}`));
   const used = COLUMNS.filter((column) => !["memory", "gpu", "site"].includes(column.key) || all.some((o) => o[column.key] !== -1 && o[column.key] !== ""));
   const body = make("tbody");
-  const heads = used.map((column) => {
-    const button = make("button", column.title);
-    button.type = "button";
-    const head = make(column.text ? "th.left" : "th", button);
-    button.addEventListener("click", () => {
-      sort = { column, down: sort.column === column ? !sort.down : !column.text };
-      limit = ROWS_AT_ONCE;
-      render();
-    });
-    return head;
+  const sort = { column: used.find((column) => column.key === "union"), down: true };
+  const head = sortingHead(used, sort, () => {
+    limit = ROWS_AT_ONCE;
+    render();
   });
-  let sort = { column: used.find((column) => column.key === "union"), down: true };
   let limit = ROWS_AT_ONCE;
-  byId("operations-table").append(make("thead", make("tr", ...heads)), body);
+  byId("operations-table").append(head, body);
 
   function render() {
     const text = filter.value.trim().toLowerCase();
@@ -66,13 +59,6 @@ function showOperations() {
     const rows = asked.filter(match).sort(comparison(sort.column, sort.down));
     body.replaceChildren(...rows.slice(0, limit).map((o) => operationLine(o, used)));
     if (gathered && limit >= rows.length && !text) body.append(gatheredLine(gathered, used));
-    heads.forEach((head, i) => {
-      head.removeAttribute("aria-sort");
-      head.firstChild.textContent = used[i].title;
-      if (used[i] !== sort.column) return;
-      head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
-      head.firstChild.textContent = `${used[i].title} ${sort.down ? "▾" : "▴"}`;
-    });
     const shown = Math.min(limit, rows.length);
     const matching = text ? ` ${rows.length === 1 ? "matches" : "match"} of ${formatCount(asked.length)}` : "";
     said.textContent = `${plural(rows.length, "operation")}${matching}, ${formatCount(shown)} shown` +
@@ -92,6 +78,30 @@ function showOperations() {
     render();
   });
   render();
+}
+
+// A head whose buttons sort: `sort` says by what, and is changed before `changed` is called.
+function sortingHead(columns, sort, changed) {
+  const heads = columns.map((column) => {
+    const button = make("button");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      sort.down = sort.column === column ? !sort.down : !column.text;
+      sort.column = column;
+      mark();
+      changed();
+    });
+    return make(column.text ? "th.left" : "th", button);
+  });
+  const mark = () => heads.forEach((head, i) => {
+    head.removeAttribute("aria-sort");
+    head.firstChild.textContent = columns[i].title;
+    if (columns[i] !== sort.column) return;
+    head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
+    head.firstChild.textContent = `${columns[i].title} ${sort.down ? "▾" : "▴"}`;
+  });
+  mark();
+  return make("thead", make("tr", ...heads));
 }
 
 // Equal ones by name, so that an order never depends on the one before.
