@@ -4,7 +4,7 @@
 
 torch.profiler over the loop is run in the same way for comparison, and bare against bare as a control. Importing torch and
 CUDA takes longer than the loop, so processes are started ahead, warm up and wait for their turn; one runs at a time, and times
-its own updates. Each pair is two processes that take turns, ABBA ABBA. `--parts` shows what hooks and lines cost each for
+its own updates. Each pair is two processes that take turns, ABBA. `--parts` shows what hooks and lines cost each for
 themselves.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.gpu.common import clean_env, need_cuda, show
 from benchmarks.gpu.loops import DQN, PPO
 
 UPDATES = 240  # of one turn
-TURNS = 8  # of a pair: ABBA ABBA
+TURNS = 4  # of a pair: ABBA
 TIMED = f"""
 train(200); torch.cuda.synchronize()
 print("ready", flush=True)
@@ -126,7 +126,7 @@ def main() -> int:
         ok.append(show(f"{name}: hotloop run / bare, {pairs} pairs, 95 %: {interval(found)}", mean(found), 1.03, False, "×"))
         others = ["bare again", "torch.profiler", *(PARTS if "--parts" in sys.argv else ())]
         for other in others:
-            found = ratios(loop, other, min(pairs, 4 if other == "bare again" else 2))
+            found = ratios(loop, other, min(pairs, 4 if other == "bare again" else 1))
             print(f"       {name}: {other} / bare: {mean(found):.3f} × ({interval(found)})")
     return int(not all(ok))
 

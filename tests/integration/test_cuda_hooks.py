@@ -105,9 +105,7 @@ def make_torch(allocator):
         _cuda_memoryStats=allocator.stats, _cuda_getDevice=lambda: 0, _cuda_resetPeakMemoryStats=allocator.reset,
         _dynamo=torch._C._dynamo,
     )  # fmt: skip
-    return SimpleNamespace(
-        Tensor=torch.Tensor, dtype=torch.dtype, optim=torch.optim, cuda=fake, _C=c, __file__=torch.__file__
-    )
+    return SimpleNamespace(Tensor=torch.Tensor, dtype=torch.dtype, optim=torch.optim, cuda=fake, _C=c, __file__=torch.__file__)
 
 
 class World:

@@ -172,13 +172,13 @@ class Transfers:
     def _stays(self, call: str, tensor: Any, source: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Both ends are on one side, as far as that can be told before the call: a change of type, mostly."""
         if call == "copy_":
-            return getattr(source, "is_cuda", None) == tensor.is_cuda
+            return bool(getattr(source, "is_cuda", None) == tensor.is_cuda)
         if call == "cuda":
             return bool(tensor.is_cuda)
         target = keywords.get("device", args[0] if args else None)
         kind = target if isinstance(target, str) else getattr(target, "type", None)
         if isinstance(kind, str):
-            return kind.startswith("cuda") == tensor.is_cuda
+            return bool(kind.startswith("cuda") == tensor.is_cuda)
         return target is None or isinstance(target, self._dtype) or getattr(target, "is_cuda", None) == tensor.is_cuda
 
     def _waiting(self, function: Callable[..., Any], call: str, everything: bool) -> Callable[..., Any]:
