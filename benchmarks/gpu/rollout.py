@@ -50,7 +50,7 @@ def truth(path: Path) -> tuple[float, float]:
     """Seconds per `.cpu()`: waiting for kernels, and the rest."""
     events = [e for e in json.loads(path.read_text())["traceEvents"] if e.get("ph") == "X"]
     kernels = sorted((e["ts"] + e["dur"], e["ts"]) for e in events if e.get("cat") == "kernel")
-    copies = [e for e in events if e.get("cat") == "cpu_op" and e["name"] == "aten::copy_" and e["dur"] > 20]
+    copies = [e for e in events if e.get("cat") == "cpu_op" and e["name"] == "aten::to" and e["dur"] > 100]
     wait = own = 0.0
     for copy in copies:
         begin, end = copy["ts"], copy["ts"] + copy["dur"]

@@ -22,18 +22,20 @@ MB = 1 << 20
 
 
 def label(path, host=0, sure=0, most=0, blocked=0, copy=0, waited=0):
-    return d.DeviceLabel(1, path, 10, host * MS, sure * MS, most * MS, blocked * MS, copy * MS, waited * MS)
+    """What was measured of it in half of the run; a process writes it for the whole."""
+    return d.DeviceLabel(1, path, 20, *(2 * ms * MS for ms in (host, sure, most, blocked, copy, waited)))
 
 
 PROCESS = d.DeviceProcess(
-    pid=7, name="H200", lifetime_ns=1000 * MS, measured_ns=500 * MS, busy_ns=100 * MS, cost_ns=5 * MS, marks=100, dropped=3,
+    pid=7, name="H200", lifetime_ns=1000 * MS, measured_ns=500 * MS, covered_ns=1000 * MS, busy_ns=200 * MS, cost_ns=5 * MS,
+        marks=100, dropped=3,
     unresolved=0, broken="",
     labels=(
         label(STEP, host=300, most=300, blocked=95),
         label(BACK, host=50, sure=100, most=150, waited=90),
         label(OPTIMIZER, host=5, sure=10, most=12, blocked=5, copy=4),
     ),
-    pairs=(d.DevicePair((1, STEP), (1, BACK), 90 * MS), d.DevicePair((1, STEP), (0, -1), 2 * MS)),
+    pairs=(d.DevicePair((1, STEP), (1, BACK), 180 * MS), d.DevicePair((1, STEP), (0, -1), 4 * MS)),
     transfers=(
         d.Transfer(FILE, 30, "learn", "item", d.TO_HOST, 1000, 400, 0, 1000, 300 * MS),
         d.Transfer(FILE, 11, "Grid.step", "to", d.TO_DEVICE, 200, 200 * MB, 150, 50, 80 * MS),

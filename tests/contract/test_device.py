@@ -339,3 +339,38 @@ def test_an_end_without_a_beginning_is_nothing(device):
 
 def test_the_union_of_nothing_is_nothing():
     assert union_ns([]) == 0
+
+
+def test_a_large_copy_at_the_end_of_a_wait_stays_a_copy(device):
+    """Where a mark finds the device idle, the clocks are tied by it, not by the end of a wait that copied for long."""
+    m = machine(device)
+    for _ in range(5):
+        m.edge(A, True)
+        device.work(4 * MS)
+        m.edge(BETWEEN)
+        m.edge(B, True)
+        wait = m.wait_begins(B, is_short=False)
+        device.sync(copy_ns=3 * MS)
+        m.wait_ends(wait)
+        m.edge(BETWEEN)
+    m.poll(closing=True)
+    assert m.pairs[B, A] == pytest.approx(20 * MS, rel=0.02)
+    assert m.labels[B].copy_ns == pytest.approx(15 * MS, rel=0.02)
+
+
+def test_a_slow_beginning_is_not_taken_for_the_rest_of_the_run():
+    device = FakeDevice(call_ns=7 * US)
+    m = machine(device, budget=0.001, window_ns=5 * MS)
+    m.edge(A, True)
+    device.think(2_000 * MS)  # the first call loads libraries
+    m.edge(BETWEEN)
+    for _ in range(20_000):
+        m.edge(A, True)
+        device.think(100 * US)
+        m.edge(BETWEEN)
+        device.think(100 * US)
+    m.poll(closing=True)
+    assert m.windows > 3
+    assert m.measured_ns < 0.6 * m.covered_ns
+    assert m.labels[A].host_ns == pytest.approx(4_000 * MS, rel=0.05)
+    assert m.labels[BETWEEN].host_ns == pytest.approx(2_000 * MS, rel=0.1)

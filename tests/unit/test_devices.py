@@ -27,14 +27,16 @@ STEP, BACK = 1, 7  # paths of the session made by hand
 
 
 def label(path, host=0, sure=0, most=0, blocked=0, copy=0, waited=0):
-    return d.DeviceLabel(1, path, 10, host * MS, sure * MS, most * MS, blocked * MS, copy * MS, waited * MS)
+    """What was measured of it in half of the run; a process writes it for the whole."""
+    return d.DeviceLabel(1, path, 20, *(2 * ms * MS for ms in (host, sure, most, blocked, copy, waited)))
 
 
 def process(**more):
     base = d.DeviceProcess(
-        pid=1, name="H200", lifetime_ns=1000 * MS, measured_ns=500 * MS, busy_ns=100 * MS, cost_ns=5 * MS, marks=100, dropped=0,
+        pid=1, name="H200", lifetime_ns=1000 * MS, measured_ns=500 * MS, covered_ns=1000 * MS, busy_ns=200 * MS, cost_ns=5 * MS,
+        marks=100, dropped=0,
         unresolved=0, broken="", labels=(label(STEP, host=300, most=300), label(BACK, host=50, sure=100, most=150, waited=90)),
-        pairs=(d.DevicePair((1, STEP), (1, BACK), 90 * MS), d.DevicePair((1, STEP), (0, -1), 10 * MS)),
+        pairs=(d.DevicePair((1, STEP), (1, BACK), 180 * MS), d.DevicePair((1, STEP), (0, -1), 20 * MS)),
     )  # fmt: skip
     return replace(base, **more)
 
@@ -133,7 +135,7 @@ def test_many_small_reads_are_a_sync_in_the_loop_at_their_line():
 
 def test_a_busy_device_leaves_little_to_gain_from_fewer_syncs():
     idle = causes_of(process(transfers=(transfer(),)))["sync-in-loop"]
-    busy = causes_of(process(transfers=(transfer(),), busy_ns=450 * MS))["sync-in-loop"]
+    busy = causes_of(process(transfers=(transfer(),), busy_ns=900 * MS))["sync-in-loop"]
     assert busy.gain.mid < idle.gain.mid
 
 
@@ -163,7 +165,7 @@ def test_an_idle_gpu_is_found_with_what_the_host_did():
 
 def good_file():
     return {
-        "pid": 7, "name": "H200", "lifetime_ns": 10, "measured_ns": 5, "busy_ns": 1, "cost_ns": 1, "marks": 3, "dropped": 0,
+        "pid": 7, "name": "H200", "lifetime_ns": 10, "measured_ns": 5, "covered_ns": 5, "busy_ns": 1, "cost_ns": 1, "marks": 3, "dropped": 0,
         "unresolved": 0, "broken": "",
         "labels": [{"key": [1, 2], "spans": 1, "host_ns": 1, "sure_ns": 1, "most_ns": 1, "blocked_ns": 0, "copy_ns": 0,
                     "waited_ns": 0}],

@@ -1,7 +1,7 @@
 """What devices did, from all processes that used one: by label, by line, over time.
 
-What lives here: `summarise_devices`, session in, frozen result out. Numbers of windows are scaled to the time the device was
-in use. Idle time is told as an interval. At least: the time of spans that queue no work (an env step), beyond what the device
+What lives here: `summarise_devices`, session in, frozen result out. Numbers stand for the whole run: each window for the time
+until the next. Idle time is told as an interval. At least: the time of spans that queue no work (an env step), beyond what the device
 was still doing. At most: all the time it was not certainly busy. What the host did meanwhile is the label of the span."""
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def summarise_devices(session: SessionData) -> Devices | None:
     lifetime = sum(process.lifetime_ns for process in used)
     measured = sum(process.measured_ns for process in used)
     idle = {row.name: max(0, row.most_ns - row.sure_ns) / lifetime for row in rows if row.is_host_only} if lifetime else {}
-    busy = sum(p.busy_ns for p in used) / measured if measured else 0.0
+    covered = sum(p.covered_ns for p in used)
+    busy = sum(p.busy_ns for p in used) / covered if covered else 0.0
     idle_least = min(1.0, sum(idle.values()))
     return Devices(
         names=tuple(dict.fromkeys(p.name for p in used)),
@@ -109,18 +110,17 @@ def summarise_devices(session: SessionData) -> Devices | None:
 
 
 def _labels(used: Sequence[DeviceProcess], shards: dict[int, Shard]) -> tuple[tuple[DeviceRow, ...], tuple[Blocked, ...]]:
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 7)
-    blocked: dict[tuple[str, str], float] = defaultdict(float)
+    sums: dict[str, list[int]] = defaultdict(lambda: [0] * 7)
+    blocked: dict[tuple[str, str], int] = defaultdict(int)
     for process in used:
-        scale = process.lifetime_ns / process.measured_ns if process.measured_ns else 0.0
         for x in process.labels:
             row = sums[_name(shards, x.shard, x.path)]
             for i, n in enumerate((x.spans, x.host_ns, x.sure_ns, x.most_ns, x.blocked_ns, x.copy_ns, x.waited_ns)):
-                row[i] += n * scale
+                row[i] += n
         for pair in process.pairs:
-            blocked[_name(shards, *pair.inside), _name(shards, *pair.owner)] += pair.ns * scale
-    rows = (DeviceRow(name, *(round(n) for n in numbers)) for name, numbers in sums.items())
-    pairs = (Blocked(inside, owner, round(ns)) for (inside, owner), ns in blocked.items())
+            blocked[_name(shards, *pair.inside), _name(shards, *pair.owner)] += pair.ns
+    rows = (DeviceRow(name, *numbers) for name, numbers in sums.items())
+    pairs = (Blocked(inside, owner, ns) for (inside, owner), ns in blocked.items())
     return tuple(sorted(rows, key=lambda r: -max(r.most_ns, r.host_ns))), tuple(sorted(pairs, key=lambda b: -b.ns))
 
 

@@ -24,6 +24,7 @@ from . import allocator, transfers
 
 WRITE_NS = 3_000_000_000
 EXIT_WAIT_S = 0.5
+SHORT_COPY = 1 << 16  # bytes: microseconds
 
 
 def install(patches: p.Patches, torch: Any) -> None:
@@ -192,12 +193,13 @@ class Device:
         """Inside a copy or wait already? `tolist` may call `cpu`; that is one."""
         return getattr(self._thread, "waits", False)
 
-    def wait_begins(self, everything: bool = False, blocks: bool = True) -> tuple[int, Wait | None]:
+    def wait_begins(self, everything: bool = False, blocks: bool = True, tensor: Any = None) -> tuple[int, Wait | None]:
         self._thread.waits = True
         try:
             wait = None
             if blocks and self.attribution.is_open and not self._captures:
-                wait = self.attribution.wait_begins(self._recorder.here() or BETWEEN, everything)
+                is_short = tensor is None or (transfers.bytes_of(tensor) or 0) <= SHORT_COPY
+                wait = self.attribution.wait_begins(self._recorder.here() or BETWEEN, everything, is_short)
         except Exception as error:
             self.fail(error)
         return self.now_ns(), wait

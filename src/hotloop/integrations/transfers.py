@@ -135,7 +135,7 @@ class Transfers:
         def read(tensor: Any, *args: Any, **keywords: Any) -> Any:
             if device.is_off or not tensor.is_cuda or device.is_reading():
                 return function(tensor, *args, **keywords)
-            begin, wait = device.wait_begins()
+            begin, wait = device.wait_begins(tensor=tensor)
             try:
                 return function(tensor, *args, **keywords)
             finally:
@@ -156,7 +156,7 @@ class Transfers:
                 return function(tensor, *args, **keywords)
             was = getattr(source, "is_cuda", None)
             asynchronous = bool(keywords.get("non_blocking", len(args) > 1 and call == "copy_" and args[1]))
-            begin, wait = device.wait_begins(blocks=bool(was) and not asynchronous)
+            begin, wait = device.wait_begins(blocks=bool(was) and not asynchronous, tensor=source)
             result = None
             try:
                 result = function(tensor, *args, **keywords)
@@ -200,7 +200,7 @@ class Transfers:
     def _note(self, call: str, direction: str, tensor: Any, ns: int, host: Any = None, asynchronous: bool = False) -> None:
         """`host`: the tensor on the host's side, where it can be pinned."""
         try:
-            size = _bytes_of(tensor) if tensor is not None else 0
+            size = bytes_of(tensor) if tensor is not None else 0
             if size is None:
                 return
             row = self.lines.row(call, direction)
@@ -214,7 +214,7 @@ class Transfers:
             self._device.fail(error)
 
 
-def _bytes_of(tensor: Any) -> int | None:
+def bytes_of(tensor: Any) -> int | None:
     """None for what is no tensor with numbers: a compiler's stand-in, a parameter without a shape yet."""
     try:
         size = tensor.numel() * tensor.element_size()

@@ -61,7 +61,8 @@ class DeviceProcess:
     name: str  # of the device
     lifetime_ns: int  # since the device was first used
     measured_ns: int  # of that, in windows with marks
-    busy_ns: int  # of that, the device at least
+    covered_ns: int  # what those stand for
+    busy_ns: int  # of what they stand for, the device at least
     cost_ns: int  # our own
     marks: int
     dropped: int

@@ -47,9 +47,10 @@ class Attribution:
         self._anchors: dict[int, tuple[Mark, int]] = {}  # by device: the last mark that was resolved, and when it was reached
         self._resume_ns = 0
         self.labels: dict[Key, Label] = {}
-        self.pairs: dict[tuple[Key, Key], int] = {}  # (blocked in, for work of) -> ns
+        self.pairs: dict[tuple[Key, Key], float] = {}  # (blocked in, for work of) -> ns
         self.began_ns = 0
-        self.measured_ns = self.busy_ns = self.cost_ns = 0
+        self.measured_ns = self.covered_ns = self.cost_ns = 0  # in windows, and the time they stand for
+        self.busy_ns = 0.0
         self.marks = self.windows = self.dropped = self.missed = 0
         self.broken = ""
 
@@ -65,7 +66,8 @@ class Attribution:
             if entered:
                 self._turn(now)
             if self._window is not None:
-                self._label(key).spans += entered
+                if entered:
+                    self._window.spans[key] = self._window.spans.get(key, 0) + 1
                 self._mark(key, join=entered)
             self.cost_ns += self._backend.now_ns() - now
             return 0 if self._window is not None else self._resume_ns
@@ -86,8 +88,9 @@ class Attribution:
         finally:
             self._turns.append(None)
 
-    def wait_begins(self, key: Key, everything: bool = False) -> Wait | None:
-        """The host is going to block in a span. Answers what `wait_ends` wants; None where nothing is measured now."""
+    def wait_begins(self, key: Key, everything: bool = False, is_short: bool = True) -> Wait | None:
+        """The host is going to block in a span; `is_short`: it copies next to nothing itself. Answers what `wait_ends` wants;
+        None where nothing is measured now."""
         if self.broken or self._window is None or not self._alone():
             return None
         try:
@@ -96,7 +99,7 @@ class Attribution:
             window = self._window
             if window is None or mark is None:
                 return None
-            wait = Wait(key, self._backend.now_ns(), mark, everything)
+            wait = Wait(key, self._backend.now_ns(), mark, everything, is_short)
             self.cost_ns += wait.begin_ns - before
             window.waits.append(wait)
             return wait
@@ -131,8 +134,11 @@ class Attribution:
         if self.broken or not self._alone():
             return True
         try:
-            if closing and self._window is not None:
-                self._close(self._backend.now_ns())
+            if closing:
+                now = self._backend.now_ns()
+                if self._window is not None:
+                    self._close(now)
+                self._follow(now)
             self._resolve_done()
             return not self._pending
         except Exception as error:
@@ -144,11 +150,11 @@ class Attribution:
     def numbers(self) -> dict[str, Any]:
         """Everything so far, as it is kept in the session."""
         return {
-            "measured_ns": self.measured_ns, "busy_ns": self.busy_ns, "cost_ns": self.cost_ns, "marks": self.marks,
+            "measured_ns": self.measured_ns, "covered_ns": self.covered_ns, "busy_ns": round(self.busy_ns), "cost_ns": self.cost_ns, "marks": self.marks,
             "windows": self.windows, "dropped": self.dropped, "missed": self.missed, "unresolved": len(self._pending),
             "broken": self.broken,
             "labels": [{"key": list(key), **label.numbers()} for key, label in list(self.labels.items())],
-            "pairs": [{"in": list(a), "for": list(b), "ns": ns} for (a, b), ns in list(self.pairs.items())],
+            "pairs": [{"in": list(a), "for": list(b), "ns": round(ns)} for (a, b), ns in list(self.pairs.items())],
         }  # fmt: skip
 
     # ---- marks and windows ----
@@ -171,9 +177,15 @@ class Attribution:
             self._resolve_done()
         if self._window is None and now >= self._resume_ns:
             if len(self._pending) < MOST_PENDING:
+                self._follow(now)
                 self._window = Window(now)
             else:
                 self._resume_ns = now + self._window_ns
+
+    def _follow(self, now: int) -> None:
+        """The last window stands for the time until here: a slow beginning is not taken for the rest of the run."""
+        if self._pending and not self._pending[-1].stands_ns:
+            self._pending[-1].stands_ns = max(1, now - self._pending[-1].begin_ns)
 
     def _close(self, now: int) -> None:
         window, self._window = self._window, None
@@ -238,8 +250,10 @@ class Attribution:
     # ---- resolution ----
 
     def _resolve_done(self) -> None:
-        while self._pending and all(self._backend.is_done(mark.event) for mark in self._pending[0].last.values()):
+        while self._pending and self._pending[0].stands_ns:
             window = self._pending[0]
+            if not all(self._backend.is_done(mark.event) for mark in window.last.values()):
+                break
             used = [anchor[0] for anchor in self._anchors.values()]
             self._resolve(window)
             kept = {id(anchor[0]) for anchor in self._anchors.values()}
@@ -248,6 +262,8 @@ class Attribution:
 
     def _resolve(self, window: Window) -> None:
         reached = self._times(window)
+        length = max(1, window.end_ns - window.begin_ns)
+        scale = window.stands_ns / length
         before: dict[tuple[int, int], Mark] = {}
         segments: list[Segment] = []
         sure: dict[int, list[tuple[int, int]]] = {}
@@ -261,25 +277,28 @@ class Attribution:
                 continue
             start = reached[id(first)]
             label = self._label(mark.owner)
-            label.host_ns += max(0, mark.before_ns - first.after_ns)
-            label.most_ns += max(0, at - start)
+            label.host_ns += scale * max(0, mark.before_ns - first.after_ns)
+            label.most_ns += scale * max(0, at - start)
             known = max(start, mark.after_ns)
             if at - known > JITTER_NS:
-                label.sure_ns += at - known
+                label.sure_ns += scale * (at - known)
                 sure.setdefault(mark.stream[0], []).append((known, at))
             segments.append((start, at, mark.stream, mark.owner))
-        self.busy_ns += sum(union_ns(intervals) for intervals in sure.values())
-        self.measured_ns += window.end_ns - window.begin_ns
+        for key, count in window.spans.items():
+            self._label(key).spans += scale * count
+        self.busy_ns += scale * sum(union_ns(intervals) for intervals in sure.values())
+        self.covered_ns += window.stands_ns
+        self.measured_ns += length
         self.windows += 1
         reach = [*self._recent, *segments]
         for wait in window.waits:
-            self._charge(wait, reach, reached[id(wait.mark)])
+            self._charge(wait, reach, reached[id(wait.mark)], scale)
         self._recent = reach[-MOST_RECENT:]
 
     def _times(self, window: Window) -> dict[int, int]:
         """When the device reached each mark, in the host's time. A device's clock has its own beginning: no event is reached
         before it was queued, and none that was waited for after the wait. Where a mark found an idle device the first is
-        exact; where the queue never ran dry, the second is, but for a copy. From one window to the next the device's own clock
+        exact; where the queue never ran dry, the second is, for a wait that copies nothing much. From one window to the next the device's own clock
         tells."""
         reached: dict[int, int] = {}
         for device in {mark.stream[0] for mark in window.marks}:
@@ -290,14 +309,14 @@ class Attribution:
             if anchor is not None:
                 gone = self._backend.elapsed_ns(anchor[0].event, marks[0].event)
                 offset = max(offset, int(anchor[1] + gone * (1 - DRIFT)))
-            ends = [w.end_ns - clock[id(w.mark)] for w in window.waits if id(w.mark) in clock]
+            ends = [w.end_ns - clock[id(w.mark)] for w in window.waits if w.is_short and id(w.mark) in clock]
             if ends and min(ends) - offset > 10 * JITTER_NS:
                 offset = min(ends) - JITTER_NS
             reached |= {key: at + offset for key, at in clock.items()}
             self._anchors[device] = (marks[-1], reached[id(marks[-1])])
         return reached
 
-    def _charge(self, wait: Wait, segments: Iterable[Segment], reached_ns: int) -> None:
+    def _charge(self, wait: Wait, segments: Iterable[Segment], reached_ns: int, scale: float) -> None:
         """Share a wait out over the work that was outstanding, in the order the device did it. On its own stream that ends with
         the mark taken just before; what it took from there on is its own copy."""
         whole = max(0, wait.end_ns - wait.begin_ns)
@@ -309,14 +328,14 @@ class Attribution:
                 continue
             ns, at = upto - begin, upto
             charged += ns
-            self._label(owner).waited_ns += ns
-            self._pair(wait.key, owner, ns)
+            self._label(owner).waited_ns += scale * ns
+            self._pair(wait.key, owner, scale * ns)
         label = self._label(wait.key)
-        label.blocked_ns += whole
-        label.copy_ns += whole - charged
-        label.host_ns = max(0, label.host_ns - whole)
+        label.blocked_ns += scale * whole
+        label.copy_ns += scale * (whole - charged)
+        label.host_ns = max(0.0, label.host_ns - scale * whole)
 
-    def _pair(self, inside: Key, owner: Key, ns: int) -> None:
+    def _pair(self, inside: Key, owner: Key, ns: float) -> None:
         if len(self.pairs) < MOST_KEYS or (inside, owner) in self.pairs:
             self.pairs[inside, owner] = self.pairs.get((inside, owner), 0) + ns
 

@@ -24,20 +24,20 @@ class Backend(Protocol):
 
 
 class Label:
-    """The numbers of one span's label."""
+    """The numbers of one span's label, scaled to the whole run."""
 
     __slots__ = ("blocked_ns", "copy_ns", "host_ns", "most_ns", "spans", "sure_ns", "waited_ns")
 
     def __init__(self) -> None:
-        self.spans = 0
-        self.host_ns = 0  # the host in it, without what it was blocked: queueing
-        self.sure_ns = self.most_ns = 0  # the device on its work, at least and at most
-        self.blocked_ns = 0  # the host blocked inside it, whoever's work that was for
-        self.copy_ns = 0  # of that, what no queued work explains: its own copy
-        self.waited_ns = 0  # the host blocked anywhere, for work queued in it
+        self.spans = 0.0
+        self.host_ns = 0.0  # the host in it, without what it was blocked: queueing
+        self.sure_ns = self.most_ns = 0.0  # the device on its work, at least and at most
+        self.blocked_ns = 0.0  # the host blocked inside it, whoever's work that was for
+        self.copy_ns = 0.0  # of that, what no queued work explains: its own copy
+        self.waited_ns = 0.0  # the host blocked anywhere, for work queued in it
 
     def numbers(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: round(getattr(self, name)) for name in self.__slots__}
 
 
 class Mark:
@@ -52,15 +52,18 @@ class Mark:
 class Wait:
     """The host blocked until the stream of a mark, or every stream, had done its work."""
 
-    __slots__ = ("begin_ns", "end_ns", "everything", "key", "mark")
+    __slots__ = ("begin_ns", "end_ns", "everything", "is_short", "key", "mark")
 
-    def __init__(self, key: Key, begin_ns: int, mark: Mark, everything: bool) -> None:
+    def __init__(self, key: Key, begin_ns: int, mark: Mark, everything: bool, is_short: bool = True) -> None:
         self.key, self.begin_ns, self.end_ns, self.mark, self.everything = key, begin_ns, begin_ns, mark, everything
+        self.is_short = is_short  # it copies next to nothing itself, so it ends when the mark is reached
 
 
 class Window:
     def __init__(self, begin_ns: int) -> None:
         self.begin_ns = self.end_ns = begin_ns
+        self.stands_ns = 0  # until the next window: how much of the run it speaks for; 0: not known yet
+        self.spans: dict[Key, int] = {}
         self.marks: list[Mark] = []
         self.waits: list[Wait] = []
         self.last: dict[tuple[int, int], Mark] = {}  # by stream

@@ -42,7 +42,7 @@ def _process(said: dict[str, Any]) -> d.DeviceProcess:
     n = _number
     return d.DeviceProcess(
         pid=n(said["pid"]), name=_text(said["name"]), lifetime_ns=n(said["lifetime_ns"]), measured_ns=n(said["measured_ns"]),
-        busy_ns=n(said["busy_ns"]), cost_ns=n(said["cost_ns"]), marks=n(said["marks"]), dropped=n(said["dropped"]),
+        covered_ns=n(said["covered_ns"]), busy_ns=n(said["busy_ns"]), cost_ns=n(said["cost_ns"]), marks=n(said["marks"]), dropped=n(said["dropped"]),
         unresolved=n(said["unresolved"]), broken=_text(said["broken"]), labels=_rows(said["labels"], _label),
         pairs=_rows(said["pairs"], lambda row: d.DevicePair(_key(row["in"]), _key(row["for"]), n(row["ns"]))),
         transfers=_rows(said["transfers"], _transfer),
