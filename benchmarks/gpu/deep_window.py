@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.gpu.common import need_cuda, run_hooked, show
 from benchmarks.gpu.loops import PPO
+from benchmarks.gpu.runs import need_cuda, run_hooked, show
 
 
 def main() -> int:

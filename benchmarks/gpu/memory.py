@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.gpu.common import need_cuda, run_bare, run_hooked
+from benchmarks.gpu.runs import need_cuda, run_bare, run_hooked
 
 CODE = """
 import contextlib, json, sys, torch

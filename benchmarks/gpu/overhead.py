@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.gpu.common import clean_env, need_cuda, show
 from benchmarks.gpu.loops import DQN, PPO
+from benchmarks.gpu.runs import clean_env, need_cuda, show
 
 UPDATES = 240  # of one turn
 TURNS = 4  # of a pair: ABBA

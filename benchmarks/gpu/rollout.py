@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.gpu.common import need_cuda, run_session, show
+from benchmarks.gpu.runs import need_cuda, run_session, show
 
 CODE = """
 import sys, torch, hotloop

@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.gpu.common import need_cuda, run_bare, run_hooked
 from benchmarks.gpu.loops import DQN
+from benchmarks.gpu.runs import need_cuda, run_bare, run_hooked
 
 CODE = (
     DQN

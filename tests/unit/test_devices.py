@@ -165,7 +165,8 @@ def test_an_idle_gpu_is_found_with_what_the_host_did():
 
 def good_file():
     return {
-        "pid": 7, "name": "H200", "lifetime_ns": 10, "measured_ns": 5, "covered_ns": 5, "busy_ns": 1, "cost_ns": 1, "marks": 3, "dropped": 0,
+        "pid": 7, "name": "H200", "lifetime_ns": 10, "measured_ns": 5, "covered_ns": 5, "busy_ns": 1, "cost_ns": 1,
+        "marks": 3, "dropped": 0,
         "unresolved": 0, "broken": "",
         "labels": [{"key": [1, 2], "spans": 1, "host_ns": 1, "sure_ns": 1, "most_ns": 1, "blocked_ns": 0, "copy_ns": 0,
                     "waited_ns": 0}],

@@ -1,8 +1,9 @@
 """What devices did, from all processes that used one: by label, by line, over time.
 
 What lives here: `summarise_devices`, session in, frozen result out. Numbers stand for the whole run: each window for the time
-until the next. Idle time is told as an interval. At least: the time of spans that queue no work (an env step), beyond what the device
-was still doing. At most: all the time it was not certainly busy. What the host did meanwhile is the label of the span."""
+until the next. Idle time is told as an interval. At least: the time of spans that queue no work (an env step), beyond what
+the device was still doing. At most: all the time it was not certainly busy. What the host did meanwhile is the label of the
+span."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ class Devices:
 
 def summarise_devices(session: SessionData) -> Devices | None:
     """None where no process used a device."""
-    used = session.devices
+    used = tuple(process for process in session.devices if process.name)
     if not used:
         return None
     shards = {shard.id: shard for shard in session.shards}
@@ -131,6 +132,12 @@ def _name(shards: dict[int, Shard], shard_id: int, path: int) -> str:
     if shard is None or not 0 < path < len(shard.paths):
         return BETWEEN
     return shard.label_of(path).name
+
+
+def summarise_reads(session: SessionData) -> tuple[Transfer, ...]:
+    """Lines that take tensors of the CPU apart, most calls first."""
+    found = _merge_lines([process for process in session.devices if not process.name])
+    return tuple(sorted(found, key=lambda t: -t.count))
 
 
 def _merge_lines(used: Sequence[DeviceProcess]) -> tuple[Transfer, ...]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import shard as m
-from ..model.device import Operators
+from ..model.device import Operators, Transfer
 from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
 from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
-from .devices import Devices, summarise_devices
+from .devices import Devices, summarise_devices, summarise_reads
 from .environments import Environment, find_stragglers, list_environments
 from .lines import Line, list_lines, read_looks
 from .owners import share_out
@@ -72,6 +72,7 @@ class Report:
     resources: dict[str, float]  # what was used of the machine, as far as the session says
     meta: dict[str, Any]
     devices: Devices | None = None  # what the processes' devices did
+    reads: tuple[Transfer, ...] = ()  # lines that take tensors of the CPU apart
     operators: Operators | None = None  # of a deep window
 
 
@@ -118,6 +119,7 @@ def make_report(session: SessionData) -> Report:
         resources=_resources(session.meta),
         meta=session.meta,
         devices=summarise_devices(session),
+        reads=summarise_reads(session),
         operators=session.operators,
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..model.phase import COLLECT, LEARN, STARTUP
 from ..record import imports
 from . import _patch as p
+from .reads import Reads
 
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
@@ -55,9 +56,11 @@ def install(patches: p.Patches, torch: Any) -> None:
     p.hide_from_dynamo(torch, sys.modules[__name__])
     if patches.trace is not None:
         _watch_deeply(patches, torch, watch, patches.trace)
+    watch.reads = Reads(patches, torch)
     if torch.version.cuda or torch.version.hip:  # a build that can; whether there is a device is the script's to find out
         from . import cuda
 
+        torch.cuda._lazy_call(watch.reads.stop)
         cuda.install(patches, torch)
 
 
@@ -152,6 +155,7 @@ class _Watch:
     def __init__(self, patches: p.Patches, torch: ModuleType) -> None:
         self._count, self._torch, self._note = patches.recorder.count_seen, torch, patches.note
         self.window: Any = None  # the deep window, while there is one
+        self.reads: Reads | None = None
         self._known_devices = {"cpu", "cuda", "meta"}
         self._steps: dict[int, int] = {}  # by optimizer
         self._updates = 0
@@ -159,6 +163,8 @@ class _Watch:
         self._uncounted = 0  # updates whose batch size was not known yet
 
     def model_called(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
+        if self.reads is not None:
+            self.reads.turn()
         tensor = self._torch.Tensor
         inputs = next((a for a in args[1:] if isinstance(a, tensor)), None)
         outputs = result if isinstance(result, tensor) else _first(result, tensor)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 TO_DEVICE, TO_HOST, SYNC = "host to device", "device to host", "synchronise"
+ON_HOST = "on the host"  # a tensor of the CPU is taken apart; counted in windows, without times
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class MemoryPoint(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class DeviceProcess:
     pid: int
-    name: str  # of the device
+    name: str  # of the device; empty: none was used, and only reads of tensors are known
     lifetime_ns: int  # since the device was first used
     measured_ns: int  # of that, in windows with marks
     covered_ns: int  # what those stand for

@@ -172,6 +172,11 @@ def device_data(report: Report) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def reads_data(report: Report, most: int = 200) -> list[dict[str, Any]]:
+    """The key `tensor_reads`: lines that take tensors of the CPU apart; counts are estimates."""
+    return [{k: getattr(t, k) for k in ("file", "line", "function", "call", "count")} for t in report.reads[:most]]
+
+
 def _span(row: DeviceRow) -> dict[str, Any]:
     times = {f"{key[:-3]}_s": value / 1e9 for key, value in asdict(row).items() if key.endswith("_ns")}
     return {"name": row.name, "count": row.spans, "host_only": row.is_host_only, **times}

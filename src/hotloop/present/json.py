@@ -17,7 +17,7 @@ from ..model.phase import phase_name
 from ..model.session import Source
 from ..model.sheet import Sheet
 from ..store.findings import finding_data
-from .devices import device_data, operator_data
+from .devices import device_data, operator_data, reads_data
 from .phases import NO_PHASE, list_parts, text_of
 
 VERSION = 1
@@ -61,6 +61,7 @@ def report_data(
         "hooks": list(report.hooks),
         "resources": report.resources,
         "device": device_data(report),
+        "tensor_reads": reads_data(report),
         "operators": operator_data(report),
         "tracks": [_track(b, report) for b in report.ledger.balances],
         "processes": [{"pid": p.pid, "name": p.name, "state": p.state} for p in report.processes],

@@ -150,7 +150,8 @@ class Attribution:
     def numbers(self) -> dict[str, Any]:
         """Everything so far, as it is kept in the session."""
         return {
-            "measured_ns": self.measured_ns, "covered_ns": self.covered_ns, "busy_ns": round(self.busy_ns), "cost_ns": self.cost_ns, "marks": self.marks,
+            "measured_ns": self.measured_ns, "covered_ns": self.covered_ns, "busy_ns": round(self.busy_ns),
+            "cost_ns": self.cost_ns, "marks": self.marks,
             "windows": self.windows, "dropped": self.dropped, "missed": self.missed, "unresolved": len(self._pending),
             "broken": self.broken,
             "labels": [{"key": list(key), **label.numbers()} for key, label in list(self.labels.items())],
@@ -298,8 +299,8 @@ class Attribution:
     def _times(self, window: Window) -> dict[int, int]:
         """When the device reached each mark, in the host's time. A device's clock has its own beginning: no event is reached
         before it was queued, and none that was waited for after the wait. Where a mark found an idle device the first is
-        exact; where the queue never ran dry, the second is, for a wait that copies nothing much. From one window to the next the device's own clock
-        tells."""
+        exact; where the queue never ran dry, the second is, for a wait that copies nothing much. From one window to the next
+        the device's own clock tells."""
         reached: dict[int, int] = {}
         for device in {mark.stream[0] for mark in window.marks}:
             marks = [mark for mark in window.marks if mark.stream[0] == device]

@@ -42,7 +42,8 @@ def _process(said: dict[str, Any]) -> d.DeviceProcess:
     n = _number
     return d.DeviceProcess(
         pid=n(said["pid"]), name=_text(said["name"]), lifetime_ns=n(said["lifetime_ns"]), measured_ns=n(said["measured_ns"]),
-        covered_ns=n(said["covered_ns"]), busy_ns=n(said["busy_ns"]), cost_ns=n(said["cost_ns"]), marks=n(said["marks"]), dropped=n(said["dropped"]),
+        covered_ns=n(said["covered_ns"]), busy_ns=n(said["busy_ns"]), cost_ns=n(said["cost_ns"]),
+        marks=n(said["marks"]), dropped=n(said["dropped"]),
         unresolved=n(said["unresolved"]), broken=_text(said["broken"]), labels=_rows(said["labels"], _label),
         pairs=_rows(said["pairs"], lambda row: d.DevicePair(_key(row["in"]), _key(row["for"]), n(row["ns"]))),
         transfers=_rows(said["transfers"], _transfer),
@@ -59,7 +60,7 @@ def _label(row: dict[str, Any]) -> d.DeviceLabel:
 
 
 def _transfer(row: dict[str, Any]) -> d.Transfer:
-    if row["direction"] not in (d.TO_DEVICE, d.TO_HOST, d.SYNC):
+    if row["direction"] not in (d.TO_DEVICE, d.TO_HOST, d.SYNC, d.ON_HOST):
         raise ValueError("no such direction")
     numbers = (_number(row[name]) for name in ("count", "bytes", "pinned", "blocking", "ns"))
     return d.Transfer(

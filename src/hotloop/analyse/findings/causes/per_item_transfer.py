@@ -3,7 +3,8 @@
 Tensors are taken apart element by element in Python: each call costs a microsecond or more on the CPU, and a synchronisation on
 a GPU.
 
-Recognised by: lines in loops that convert tensors, by the share of stack samples at and below them; on a GPU also by counting.
+Recognised by: lines in loops that convert tensors, by the share of stack samples at and below them, and by counting such
+calls: in short windows on the CPU, all of them on a GPU.
 
 What to do: convert the whole batch once (`.cpu().numpy()`), then index or write it vectorised.
 """
@@ -11,9 +12,10 @@ What to do: convert the whole batch once (`.cpu().numpy()`), then index or write
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from ....model.phase import EVAL
-from ..evidence import Evidence, Slice
+from ..evidence import Evidence, Slice, Where
 from ..rule import Candidate, Cause, function_name, percent
 
 CAUSE = Cause(
@@ -39,8 +41,21 @@ def look(e: Evidence) -> Candidate | None:
         where,
         found[0].label or "collect/other",
         tuple(found),
-        evidence=(f"{percent(share)} at or below lines that convert single elements in a loop",),
+        evidence=(f"{percent(share)} at or below lines that convert single elements in a loop", *_counted(e, where)),
     )
+
+
+def _counted(e: Evidence, where: Where) -> tuple[str, ...]:
+    """How often the tensors' own methods were called in that function, where that was counted."""
+    calls: Counter[str] = Counter()
+    for t in e.report.reads:
+        if (t.file, t.function.rpartition(".<locals>")[0] or t.function) == (where.file, where.function):
+            calls[t.call] += t.count
+    if not calls:
+        return ()
+    each = f", {sum(calls.values()) / e.env_steps:.1f} an env step" if e.env_steps else ""
+    said = ", ".join(f"{count:,} × {call}" for call, count in calls.most_common(3))
+    return (f"about {said}{each}",)
 
 
 def _converts(e: Evidence, piece: Slice) -> bool:
