@@ -98,7 +98,7 @@ def measure(benchmark: Benchmark, quick: bool, timeout_s: float) -> Result:
 
 def clean(output: str) -> str:
     """Without colours, folders of this machine and what scrolls over itself; the last lines of a long text."""
-    lines = [line.rpartition("\r")[2].rstrip() for line in re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output).splitlines()]
+    lines = [line.rpartition("\r")[2].rstrip() for line in re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output).split("\n")]
     text = "\n".join(lines[-MOST_LINES:]).replace(str(ROOT) + os.sep, "").strip("\n")
     return re.sub(r"(/tmp|/var/tmp)/\S*", "(a temporary folder)", text)
 

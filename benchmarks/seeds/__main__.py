@@ -66,7 +66,7 @@ SYSTEMS = {
     "004": System(
         SNAKE, "",
         {"learn": (("train",), ("learn",)), "collect": (("push", "step", "select"), ("collect",)),
-         "backward": (("backward",), ("learn/backward",))},
+         "backward": (("backward",), ("learn/backward", "learn/zero_grad"))},
         "push in one batch", "--push loop", "--push batch", "2-3x (also 13.8x, 2.5x and 1.3x for the same fix)",
     ),
 }  # fmt: skip

@@ -6,21 +6,27 @@ for as long as TorchRL itself runs, `called_back` closes it while our code runs 
 subtraction, and no time is left between the spans.
 
 HotLoop charges a span to whoever wrote the file it was opened in: `profile_function` on a function of TorchRL gives TorchRL's.
+Under `hotloop run` the wrappers step aside: its hooks stand at the same borders, and spans that end inside each other's would
+be cut short.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from hotloop import profile, profile_function
 
+_HOOKED = "HOTLOOP_SESSION" in os.environ  # recorded from outside, by `hotloop run`
 _running: list[Any] = []  # TorchRL's own spans, innermost last; None while we are called back
 
 
 def framework(label: str, function: Callable[..., Any], own: str = "torchrl") -> Callable[..., Any]:
     """`function` of TorchRL as a span `label`, within it a span `own` whenever TorchRL itself runs."""
+    if _HOOKED:
+        return function
     whole, part = profile(label), profile(own)
     timed = profile_function(own)(function)
 
@@ -38,6 +44,8 @@ def framework(label: str, function: Callable[..., Any], own: str = "torchrl") ->
 
 def called_back(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, which TorchRL calls: while it runs, TorchRL's own span is closed."""
+    if _HOOKED:
+        return function
 
     @wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:

@@ -10,6 +10,7 @@ Invariant: off until asked; after start, nothing here raises into training.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -109,8 +110,8 @@ class Profiler:
             self._watch_deeply(recording, path, window, callbacks)
         if device:
             self._watch_device(recording, path)
-        if callbacks:
-            _recorder.set_on_step(callbacks[0] if len(callbacks) == 1 else lambda *args: [f(*args) for f in callbacks])
+        if callbacks or window is not None:  # the deep window comes to the list when torch does
+            _recorder.set_on_step(lambda *args: [call(*args) for call in callbacks])
         self._stop_at_exit()
         return path
 
@@ -124,30 +125,23 @@ class Profiler:
         recording.write_meta()
 
         def begin(torch: Any) -> None:
-            import importlib  # by name: what knows torch lies above this module
-
             note = lambda text: recording.warn("torch_trace", f"HotLoop: {text}.")
-            module = importlib.import_module("hotloop.integrations.trace")
-            window = module.DeepWindow(_recorder, torch, str(path), settings, note)
+            window = _integration("trace").DeepWindow(_recorder, torch, str(path), settings, note)
             callbacks.append(window.step)
             self._windows.append(window.finish)
 
         imports.when_imported("torch.profiler", lambda module: begin(sys.modules["torch"]))
-        if not callbacks:
-            callbacks.append(lambda iterations, env_steps: None)
 
     def _watch_device(self, recording: Recording, path: Path) -> None:
         """Device times, once the script uses one."""
         from .record import imports
 
         def begin(torch: Any) -> None:
-            import importlib
-
             if torch.version.cuda or torch.version.hip:
                 note = lambda text: recording.warn("device", f"HotLoop: {text}.")
-                patches = importlib.import_module("hotloop.integrations._patch").Patches(_recorder, note, str(path))
-                importlib.import_module("hotloop.integrations.cuda").install(patches, torch)
+                patches = _integration("_patch").Patches(_recorder, note, str(path))
                 self._windows.append(patches.undo)
+                _integration("cuda").install(patches, torch)
 
         imports.when_imported("torch", begin)
 
@@ -336,6 +330,11 @@ def _check_trace(said: Mapping[str, Any] | None) -> Any:
 
     settings = trace_settings(said)
     return settings if settings.enabled else None
+
+
+def _integration(name: str) -> Any:
+    """By name: what knows torch lies above this module, and is imported when it is asked for."""
+    return importlib.import_module(f"hotloop.integrations.{name}")
 
 
 def is_root() -> bool:

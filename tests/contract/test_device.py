@@ -41,6 +41,8 @@ class FakeDevice:
 
     def record(self, event: dict[str, int]) -> None:
         self._may_fail("record")
+        if event.setdefault("device", self.stream[0]) != self.stream[0]:
+            raise RuntimeError("Event device does not match recording stream's device")  # as torch does
         self.now += self.call_ns
         event["at"] = max(self.now, self.free.get(self.stream, 0))
 
@@ -374,3 +376,51 @@ def test_a_slow_beginning_is_not_taken_for_the_rest_of_the_run():
     assert m.measured_ns < 0.6 * m.covered_ns
     assert m.labels[A].host_ns == pytest.approx(4_000 * MS, rel=0.05)
     assert m.labels[BETWEEN].host_ns == pytest.approx(2_000 * MS, rel=0.1)
+
+
+def test_a_window_whose_last_mark_finds_no_event_is_dropped_whole(device):
+    """Its events go back to the pool once: no other window's may be told from them."""
+    m = machine(device, pool=2, window_ns=1)
+    m.edge(A, True)
+    device.work(20 * MS)
+    m.edge(BETWEEN)
+    device.think(50 * MS)
+    m.edge(B, True)  # would close it
+    m.edge(BETWEEN)
+    m.poll(closing=True)
+    assert (m.dropped, m.windows, m.numbers()["unresolved"]) == (1, 0, 0)
+    device.think(2_000 * MS)
+    m.edge(C, True)
+    assert m.marks == 3
+    assert device.made == 2
+
+
+def test_the_end_comes_back_later_where_another_thread_is_at_work(device):
+    m = machine(device)
+    m.edge(A, True)
+    device.work(MS)
+    m.edge(BETWEEN)
+    device.think(10 * MS)
+    assert m._alone()
+    assert not m.poll(closing=True)
+    m._turns.append(None)
+    assert m.poll(closing=True)
+    assert m.windows == 1
+
+
+@pytest.mark.parametrize("order", [[0, 1] * 50, [0] * 50 + [1] * 50], ids=["in turns", "one after the other"])
+def test_events_stay_with_the_device_they_were_first_recorded_on(device, order):
+    notes: list[str] = []
+    m = machine(device, notes, window_ns=20 * MS, pool=28)
+    for number in order:
+        device.stream = (number, 0)
+        m.edge((A, B)[number], True)
+        device.work(2 * MS)
+        m.edge(BETWEEN)
+        device.think(5 * MS)
+    m.poll(closing=True)
+    assert not notes
+    assert m.windows > 10
+    assert m.labels[A].spans == m.labels[B].spans == 50
+    assert m.labels[A].sure_ns == pytest.approx(100 * MS, rel=0.1)
+    assert m.labels[B].sure_ns == pytest.approx(100 * MS, rel=0.1)

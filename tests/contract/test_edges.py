@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from hotloop.integrations import _patch as p
@@ -109,3 +111,41 @@ def test_a_listener_may_end_the_recording(rig, listen):
     with rig.module.profile("b"):
         pass
     rig.open()
+
+
+def test_spans_that_a_reset_carries_over_are_no_edges(rig, listen):
+    listener = listen()
+    rig.enter("a")
+    listener.told.clear()
+    rig.module.reset()
+    assert listener.told == []
+    rig.exit("a")
+    assert listener.told == [("", 0)]
+
+
+def test_other_threads_edges_are_told_meanwhile(rig, listen):
+    def answer(now):
+        if len(listener.told) == 1:
+            other = threading.Thread(target=rig.span, args=("b", 1))
+            other.start()
+            other.join()
+        return 0
+
+    listener = listen(answer=answer)
+    rig.span("a", 10)
+    assert [name for name, entered in listener.told if entered] == ["a", "b"]
+
+
+def test_ctrl_c_in_the_listener_reaches_the_script_and_the_listener_is_told_again(rig, listen):
+    def interrupt(now):
+        listener.answer = lambda now: 0
+        raise KeyboardInterrupt
+
+    listener = listen(answer=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rig.enter("a")
+        for _ in range(100):  # where the interpreter looks for it
+            pass
+    rig.exit("a")
+    assert listener.told == [("a", 1), ("", 0)]
+    assert not rig.read().losses

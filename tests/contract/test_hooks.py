@@ -414,3 +414,19 @@ def test_text_written_is_logging(looping, tmp_path):
     with open(tmp_path / "log.txt", "w") as file:
         file.write("y")
     assert looping.calls()["log/write"] == calls
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=repr)
+def test_what_a_signal_handler_raises_in_code_of_ours_reaches_the_script(looping, error):
+    """Ctrl-C, and SIGTERM where the script turns it into an exit: they arrive wherever Python runs."""
+
+    def interrupt(args, result, phase):
+        raise error
+
+    hooked = looping.hooked(p.BACKWARD, after=interrupt)
+    with pytest.raises(type(error)) as caught:
+        hooked(5)
+        for _ in range(100):  # where the interpreter looks for it
+            pass
+    assert caught.value is error
+    assert "internal" not in looping.rig.read().losses

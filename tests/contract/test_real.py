@@ -253,10 +253,10 @@ def test_getrusage_can_be_watched(real):
     def broken(after):
         raise RuntimeError("ours")
 
-    if real.module.NATIVE:
-        real.module.hook_rusage(broken)
-        resource.getrusage(resource.RUSAGE_SELF)  # our fault is swallowed
-        real.module.hook_rusage(None)
+    real.module.hook_rusage(broken)
+    resource.getrusage(resource.RUSAGE_SELF)  # our fault is swallowed
+    real.module.hook_rusage(None)
+    assert real.read().losses == {"internal": 2}
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -417,5 +417,25 @@ def test_more_names_than_zones_share_one(recorder):
                 pass
         assert rig.read().recorded == 17_000
         assert rig.read().losses["label_overflow"] > 0
+    finally:
+        rig.close()
+
+
+def test_a_with_that_is_open_while_names_make_room_closes_nobody_elses_span(recorder):
+    rig = Rig(recorder).open()
+    names = [f"new {i}" for i in range(8_000)]
+    try:
+        for i in range(9_000):
+            recorder.profile(f"flood {i}")
+        with recorder.profile("".join(("op", "en"))):  # a name that nobody else holds
+            for i in range(600):
+                recorder.profile(f"more {i}")
+            rig.open()
+            for name in names:
+                rig.enter(name)
+        assert recorder.depth() == 8_000
+        for name in reversed(names):
+            rig.exit(name)
+        assert recorder.depth() == 0
     finally:
         rig.close()

@@ -352,3 +352,15 @@ def test_ctrl_c_ends_a_recorded_script_as_it_would_without_us(tmp_path, run, opt
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_a_working_directory_that_was_removed_stops_nobody(run):
+    done = run("""
+        import os, hotloop
+        home = os.getcwd()
+        os.mkdir("gone"); os.chdir("gone"); os.rmdir(os.path.join(home, "gone"))
+        hotloop.start(out=os.path.join(home, "runs"))
+        with hotloop.profile("a"): pass
+        hotloop.stop()
+    """)
+    assert done.operation("a").calls == 1

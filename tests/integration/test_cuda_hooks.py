@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import time
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,7 @@ from hotloop import api  # noqa: E402
 from hotloop.integrations import _patch as p  # noqa: E402
 from hotloop.integrations import cuda  # noqa: E402
 from hotloop.integrations import torch as torch_hooks  # noqa: E402
+from hotloop.record import memory  # noqa: E402
 from hotloop.record.backend import recorder  # noqa: E402
 from hotloop.store.reader import Session  # noqa: E402
 
@@ -288,6 +290,50 @@ def test_the_peak_of_a_span_is_the_allocators_and_the_users_own_reading_stays_ri
     assert nodes == [60 * MB, 60 * MB]
 
 
+def test_a_reset_of_one_device_leaves_the_peak_of_another(world):
+    world.begin()
+    current = [1]
+    world.torch._C._cuda_getDevice = lambda: current[0]
+    world.torch.cuda._utils._get_device_index = lambda device, optional: current[0] if device is None else device
+    world.allocator.take(100 * MB)
+    world.allocator.take(-90 * MB)
+    with api.profile("a", track_memory=True):
+        pass
+    current[0] = 0
+    world.torch.cuda.reset_peak_memory_stats()
+    peaks = [world.torch.cuda.memory.memory_stats_as_nested_dict(i)["allocated_bytes"]["all"]["peak"] for i in (0, 1)]
+    assert peaks == [10 * MB, 100 * MB]
+
+
+def test_readings_and_resets_of_the_user_work_where_ours_fail(world):
+    world.begin()
+    world.allocator.take(10 * MB)
+    with api.profile("a", track_memory=True):
+        pass
+
+    def fail(*_, **__):
+        raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+
+    world.torch.cuda._utils._get_device_index = world.torch._C._cuda_getDevice = fail
+    world.allocator.take(-10 * MB)
+    world.torch.cuda.reset_peak_memory_stats()
+    assert world.torch.cuda.memory.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["peak"] == 0
+
+
+def test_a_device_that_failed_leaves_nothing_behind_either(world):
+    device = world.begin()
+    device.fail(RuntimeError("unknown error"))
+    with api.profile("a"):
+        pass
+    device.finish()
+    assert memory._device is None
+    found = weakref.ref(device)
+    world.patches.undo()
+    del device, world.device
+    gc.collect()
+    assert found() is None
+
+
 def test_spans_of_the_user_are_marked_whatever_they_track(world):
     world.begin()
     for _ in range(3):
@@ -378,6 +424,21 @@ def test_torch_compile_makes_the_same_graphs_beside_marks_and_hooked_reads(world
     assert graphs_hooked == graphs
     assert not world.notes
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("passed", [(), (object(),)], ids=["older torch", "torch"])
+def test_compilations_are_spans_of_the_start_up_whatever_the_compiler_passes(world, passed):
+    handler = SimpleNamespace(start_callbacks=[], end_callbacks=[])
+    handler.register_start_callback = handler.start_callbacks.append
+    handler.register_end_callback = handler.end_callbacks.append
+    patches = p.Patches(recorder, pytest.fail)
+    torch_hooks._watch_compiler(patches, SimpleNamespace(callback_handler=handler))
+    for callbacks in (handler.start_callbacks, handler.end_callbacks):
+        for call in callbacks:
+            call(*passed)
+    patches.undo()
+    assert not handler.start_callbacks and not handler.end_callbacks
+    assert api.get_profiler().summary()["operations"]["start-up/compile"]["call_count"] == 1
 
 
 def test_without_cuda_nothing_of_it_is_imported(tmp_path):

@@ -78,11 +78,14 @@ def test_a_window_that_the_script_does_not_reach_is_a_note(tmp_path):
     assert "the deep window never began" in (tmp_path / "session" / "hooks.jsonl").read_text()
 
 
-def test_the_api_takes_the_same_settings_and_mirrors_spans_of_the_user(tmp_path):
-    code = """
-import torch, hotloop
+@pytest.mark.parametrize("first", ["import torch, hotloop", "import hotloop"], ids=["torch before", "torch after"])
+def test_the_api_takes_the_same_settings_and_mirrors_spans_of_the_user(tmp_path, first):
+    code = (
+        f"{first}\n"
+        + """
 path = hotloop.start("deep", out="runs", torch_trace={"enabled": True, "wait_steps": 1, "warmup_steps": 1, "active_steps": 2,
                                                       "record_shapes": False, "gzip": True})
+import torch
 for i in range(8):
     with hotloop.profile("student forward"):
         x = torch.ones(8, 8) @ torch.ones(8, 8)
@@ -91,6 +94,7 @@ for i in range(8):
     hotloop.step()
 print(hotloop.stop())
 """
+    )
     done = run(tmp_path, code, command=())
     assert done.returncode == 0, done.stderr
     session = tmp_path / done.stdout.strip().splitlines()[-1]

@@ -330,6 +330,8 @@ def test_settings_come_from_pyproject_and_the_command_line_wins(tmp_path):
         ("[tool.hotloop]\nhooks = ['tensorflow']\n", "no hooks for tensorflow"),
         ("[tool.hotloop]\nduration = -1\n", "must be more than 0"),
         ("[tool.hotloop]\nselect = ['nope']\n", "nope is no cause"),
+        ("[tool.hotloop]\nlines = 1\n", "it takes true or false"),
+        ("[tool]\nhotloop = 3\n", "write [tool.hotloop]"),
         ("[tool.hotloop\n", "cannot be read"),
     ],
 )

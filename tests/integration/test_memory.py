@@ -80,3 +80,29 @@ def test_long_spans_are_read_at_their_end_points_without_being_asked(run):
     assert 18 << 20 < grows.rise_max_bytes < 24 << 20
     assert grows.cpu_wall_ns > 0
     assert grows.cpu_ns < 0.9 * grows.cpu_wall_ns
+
+
+def test_a_script_that_has_no_descriptor_left_is_left_alone(run):
+    done = run("""
+        import os, resource
+        from hotloop import *
+        from hotloop.record.memory import meter
+        def high_water():
+            with open("/proc/self/status") as f: return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+        start()
+        x = bytearray(250 << 20); del x
+        mark = high_water()
+        with profile("before", track_memory=True): pass
+        meter._fast = False                # as where ru_maxrss is stuck at what the process was before exec
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        held = []
+        try:
+            while True: held.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError: pass
+        with profile("full", track_memory=True): x = bytearray(1 << 20)
+        for fd in held: os.close(fd)
+        stop()
+        assert high_water() >= mark - 4096, "put up again"
+    """)
+    assert done.operation("full").calls == 1
+    assert done.operation("full").peak_readings == 0, "what was not read is not claimed"

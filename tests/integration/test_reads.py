@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -85,3 +86,11 @@ def test_a_compiler_sees_the_methods_it_knows(counting):
     assert all(vars(torch.Tensor).get(name) is found for name, found in ORIGINALS.items())
     loop(counting, 5_000)
     assert counting.windows == 1
+
+
+def test_a_forked_child_does_not_write_over_its_parents_counts(counting, monkeypatch):
+    loop(counting, 2_000)
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: 1)
+        counting.finish()
+    assert not (counting.path / "device").exists()

@@ -128,7 +128,7 @@ def test_the_whole_tree_killed_leaves_a_recording(tmp_path):
 def test_a_time_limit_ends_the_script_gently(tmp_path):
     done = hotloop_run(tmp_path, SPANS + "time.sleep(60)\n", options=("--duration", "2", "--quiet"))
     assert done.returncode == 130
-    assert "killed by SIGINT after 2 s, as asked for" in done.stderr
+    assert "hotloop: the script was killed by SIGINT after 2 s, as asked for" in done.stderr
 
 
 def test_an_iteration_limit_ends_the_script(tmp_path):

@@ -158,6 +158,24 @@ def test_report_files_are_written_and_never_replaced_unasked(done, capsys, tmp_p
     assert main([*arguments, "--force"]) == 0
 
 
+def test_json_on_standard_output_is_nothing_but_json(done, capsys, tmp_path):
+    (path,) = (done.folder / "runs").iterdir()
+    files = [word for name in ("text", "html", "charts") for word in (f"--{name}", str(tmp_path / name))]
+    assert main(["report", str(path), "--json", *files, "--logs", str(tmp_path / "logs")]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["name"] == "views"
+    assert said.err.count("wrote ") == 5
+
+
+def test_the_next_command_can_be_pasted_whatever_the_sessions_name(done, capsys, tmp_path, monkeypatch):
+    (path,) = (done.folder / "runs").iterdir()
+    shutil.copytree(path, tmp_path / "elsewhere" / "runs" / "a b\x1b[1m")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for arguments in (["list"], ["report"]):
+        assert main(arguments) == 0
+        assert "next: hotloop report 'runs/a b\\x1b[1m'" in capsys.readouterr().out
+
+
 def test_the_json_report_carries_balance_and_history(done, capsys):
     (path,) = (done.folder / "runs").iterdir()
     assert main(["report", str(path), "--json"]) == 0

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotloop.analyse.compare import compare_runs
+from hotloop.analyse.doubts import REASONS
 from hotloop.analyse.predictions import judge_predictions, read_predictions
 from hotloop.analyse.stats import ADJUSTED, PAIRED, WELCH
+from hotloop.cli.compare import DESPITE
 from hotloop.errors import UsageError
 from hotloop.present.comparison import comparison_data, comparison_text, guide_text
 from hotloop.present.comparison_page import comparison_page
@@ -135,6 +137,15 @@ def test_different_work_machines_and_losses_are_refused_unless_overruled():
         compare_runs(a, [])
 
 
+def test_a_counter_of_the_users_own_keeps_its_name():
+    a, b = arms(1.0, unit="frames")
+    assert "A did 100 frames a run" in compare_runs(a, [replace(r, all_work=200) for r in b]).reason
+
+
+def test_the_command_line_can_overrule_every_refusal():
+    assert DESPITE == REASONS
+
+
 def test_small_differences_of_work_drift_and_configuration_are_notes():
     a, b = arms(1.0)
     b = [replace(r, all_work=110, host={**r.host, "python": "3.12"}) for r in b]
@@ -197,6 +208,23 @@ def test_the_page_shows_names_and_never_parses_them():
     assert " style=" not in page
     assert page.count("<svg") == 2
     assert "\x1b" not in comparison_text(compare_runs(a, b), (), (evil, evil))
+
+
+def test_a_finding_is_acted_on_where_the_time_below_its_span_fell():
+    """The hooks' span holds next to nothing itself: the time is in the environment's own `step` below it."""
+
+    def below(r):
+        ns = r.components["env_step"]
+        inside = {"collect": ns, "collect/env_step": ns, "Maze.step": ns, "log/print": r.components["log"]}
+        return replace(r, components={"Maze.step": ns, "log/print": r.total_ns - ns}, spans=inside)
+
+    gain = {"low": 1.2, "mid": 1.3, "high": 1.5}
+    names = ("collect/env_step", "collect", "log", "memory")
+    predictions = read_predictions({"findings": [{"span": name, "predicted_speedup": gain} for name in names]})
+    a, b = ([below(r) for r in arm] for arm in arms(0.5))
+    assert [x.acted_on for x in judge_predictions(predictions, compare_runs(a, b))] == [True, True, False, False]
+    assert not any(x.acted_on for x in judge_predictions(predictions, compare_runs(b, a)))
+    assert not any(x.acted_on for x in judge_predictions(predictions, compare_runs(a[:4], b[:4])))
 
 
 def test_predictions_stand_beside_what_was_measured():

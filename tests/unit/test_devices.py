@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from hotloop.analyse.devices import BETWEEN, EARLIER, summarise_devices
 from hotloop.analyse.findings.engine import find_findings
 from hotloop.analyse.operators import fold_operators
 from hotloop.analyse.report import make_report
-from hotloop.errors import UsageError
+from hotloop.errors import UnreadableError, UsageError
 from hotloop.model import device as d
 from hotloop.model.trace import parse_trace, trace_settings
 from hotloop.present.json import report_data
@@ -257,11 +258,19 @@ def test_a_trace_with_odd_events_is_read_as_far_as_it_goes(tmp_path):
         {"ph": "X", "cat": "cpu_op", "name": "broken", "tid": 5, "ts": "x"},
         {"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 9, "dur": 1, "args": {"correlation": 3}},
         {"ph": "M", "name": "process_name"},
+        {"ph": "X", "cat": [], "name": "k", "tid": 7, "ts": 9, "dur": 1},
         3,
     ]
     path = tmp_path / "torch_trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
     assert read_trace(Path(path)) == [row("op", "aten::add", 1500, 2250, 5), row("kernel", "k", 9000, 1000, 7, 3)]
+
+
+def test_a_damaged_gzip_is_one_sentence(tmp_path):
+    path = tmp_path / "torch_trace.json.gz"
+    path.write_bytes(gzip.compress(b"")[:10] + b"\xff" * 40)  # a good head, and nothing that can be inflated
+    with pytest.raises(UnreadableError, match="cannot be read"):
+        read_trace(path)
 
 
 @pytest.mark.parametrize("text", ["wait", "wait=x", "active=0", "sideways=3", "active=1000", "wait=-1"])

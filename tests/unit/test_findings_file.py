@@ -49,6 +49,7 @@ def test_a_link_is_not_followed(tmp_path):
     [
         {"share": 2.0},
         {"share": "1"},
+        {"share": 10**400},
         {"line": -1},
         {"line": True},
         {"title": 5},

@@ -114,6 +114,14 @@ def test_without_episodes_the_steps_are_what_was_expected():
     assert gap.causes[0].components == ("x",)
 
 
+@pytest.mark.parametrize(("small", "large"), [(10, 0), (0, 10)])
+def test_episodes_that_only_one_run_counted_are_not_compared(small, large):
+    gap = explain_gap(side(small, 100, {"x": (100, 10)}), side(large, 300, {"x": (300, 30)}))
+    check_exact(gap)
+    assert gap.expected_ratio == 3
+    assert "in proportion to the steps (×3)" in gap_text(gap)
+
+
 def test_set_up_is_a_fixed_cost_and_takes_no_part_in_longer_episodes():
     small, large = (
         replace(s, total_ns=s.total_ns + 10**10, components={**s.components, OUTSIDE: 10**10})

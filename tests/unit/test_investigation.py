@@ -56,6 +56,14 @@ def test_goals_are_judged_on_the_interval():
     assert investigate(("b", None, None), goals={"minimum": 2.0}).goals[0].status == "open"
 
 
+def test_what_is_no_option_is_measured_but_in_no_goal_and_no_action():
+    cases = [(Hypothesis("ceiling", "c", is_option=False), 0.1), (Hypothesis("fix", "d"), 0.5)]
+    x = make_investigation("t", "b", [(h, compare_runs(*arms(ratio)), "") for h, ratio in cases], {"minimum": 1.1}, 10, 0.02)
+    assert [r.hypothesis.name for r in x.actions] == ["fix"]
+    assert x.goals[0].best.startswith("fix: ")
+    assert len(x.results) == 2
+
+
 def test_every_document_says_the_same_and_none_parses_a_name():
     evil = "a|b <script>alert(1)</script> \x1b[1m`x`"
     x = investigate((evil, 0.25, (2.0, 3.0)), ("fails", None, (1.0, 1.1)), goals={"minimum": 2.0})
@@ -71,6 +79,13 @@ def test_every_document_says_the_same_and_none_parses_a_name():
     assert data["actions"] == [evil]
     assert data["goals"][0]["status"] == "met"
     assert data["results"][1]["problem"] == "it broke"
+
+
+def test_the_baselines_speed_is_told_in_the_users_own_counter():
+    for unit, words in (("frames", " frames a second"), ("env_steps", " env steps a second")):
+        comparison = compare_runs(*arms(0.25, unit=unit))
+        x = make_investigation("t", "b", [(Hypothesis("h", "c"), comparison, "")], {}, 10, 0.02)
+        assert words in investigation_text(x)
 
 
 def test_a_changed_return_is_among_the_doubts():

@@ -11,6 +11,7 @@ from hotloop.analyse.unions import union_ns
 from hotloop.model import histogram as h
 from hotloop.model import shard as m
 from hotloop.model.ledger import fold
+from hotloop.model.phase import COLLECT, LEARN
 
 from .shards import ROOT, WAIT, node, shard
 
@@ -102,3 +103,22 @@ def test_unions_of_random_intervals_match_a_count_of_covered_points():
         end = start + rng.integers(0, 9, len(start))
         covered = {p for b, e in zip(start, end, strict=True) for p in range(b, e)}
         assert union_ns(start.astype(np.int64), end.astype(np.int64)) == len(covered)
+
+
+def test_a_span_of_the_users_has_the_phase_of_what_was_recognised_in_it_and_hands_it_down():
+    user = lambda name, phase=0: m.Label(name, m.USER, 100, 0, phase=phase)
+    labels = [ROOT, user("loop"), user("rollout"), user("collect/env_step", COLLECT), user("teacher"), user("update"),
+              user("learn/backward", LEARN), user("alone"), WAIT]  # fmt: skip
+    # loop > rollout > env_step, teacher > wait; loop > update > backward; alone
+    paths = [m.Path(0, 0), m.Path(0, 1), m.Path(1, 2), m.Path(2, 3), m.Path(2, 4), m.Path(1, 5), m.Path(5, 6), m.Path(0, 7),
+             m.Path(4, 8)]  # fmt: skip
+    nodes = [node(0, path, 50, 10, 100) for path in range(len(paths))]
+    phases = {branch.name: branch.phase for branch in fold([shard(labels, paths, nodes)]).tree}
+    assert phases["rollout"] == phases["teacher"] == phases["(waiting: sleep)"] == COLLECT
+    assert phases["update"] == LEARN
+    assert phases["loop"] == 0, "half of it collects, half of it learns"
+    assert phases["alone"] == 0
+
+
+def test_without_hooks_nothing_has_a_phase():
+    assert {branch.phase for branch in fold([simple()]).tree} == {0}

@@ -18,6 +18,7 @@ from hotloop.present.json import report_data
 from hotloop.present.phases import BETWEEN, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, short_file
 from hotloop.present.terminal import report_text
 from hotloop.present.words import inferred_text, split_inferred
+from hotloop.store.sources import read_sources
 
 from .loops import FILE, MS, finding, make_loop
 
@@ -171,3 +172,8 @@ def test_json_holds_findings_phases_and_lines(loop):
     summary = session_report(session, report, ())["summary"]
     assert summary["findings"] == [] and summary["startup_time"] == 0.25 and summary["loop_time"] == 1.0
     assert summary["phases"]["learn"]["share"] == pytest.approx(0.54)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": {"a.py": {"blocks": [[1e999, 2]]}}}'])
+def test_sources_that_are_not_ours_are_none(text):
+    assert read_sources(text.encode()) == {}

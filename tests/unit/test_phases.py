@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotloop.analyse.findings.engine import causes
+from hotloop.analyse.findings.engine import causes, find_findings
+from hotloop.analyse.findings.evidence import Evidence
 from hotloop.analyse.findings.growth import _growth
 from hotloop.analyse.findings.rule import predict
 from hotloop.analyse.lines import guess_phase
@@ -12,6 +13,8 @@ from hotloop.analyse.whatif import parse_change
 from hotloop.errors import UsageError
 from hotloop.model.phase import COLLECT, LEARN
 from hotloop.model.shard import Place
+
+from .loops import make_loop
 
 MAIN = "train.py"
 # 1 while True:            blocks: 2-7 (the loop's body), 5-6 (the if's)
@@ -32,6 +35,13 @@ def at(line: int, function: str = "main", first: int = 1) -> Place:
 @pytest.mark.parametrize(("line", "phase"), [(2, COLLECT), (3, COLLECT), (5, LEARN), (6, LEARN)])
 def test_a_line_belongs_to_the_event_of_its_block(line, phase):
     assert guess_phase([at(line)], KNOWN, BLOCKS) == phase
+
+
+@pytest.mark.parametrize("host", [{"cores": "many"}, {"cores": -2}, {"cores": None}, ["cores"], "two"])
+def test_a_host_that_says_nonsense_has_one_core(host):
+    session, report = make_loop(host=host)
+    assert find_findings(session, report) == find_findings(*make_loop())
+    assert Evidence(session, report).host_cores == 1
 
 
 def test_a_helper_without_events_is_judged_by_the_line_that_calls_it():

@@ -10,11 +10,21 @@ import pytest
 
 from hotloop.analyse.gap import OUTSIDE, read_side
 from hotloop.analyse.report import make_report
-from hotloop.analyse.runs import UNTRACKED, choose_unit, find_script, find_warm_ups, measure_loop, reduce_run, whole_run
+from hotloop.analyse.runs import (
+    UNTRACKED,
+    choose_unit,
+    find_script,
+    find_warm_ups,
+    measure_loop,
+    measure_spans,
+    reduce_run,
+    whole_run,
+)
 from hotloop.errors import UsageError
 from hotloop.model import shard as m
 from hotloop.model.session import ENDED, Events, Process, SessionData
 
+from .loops import MS, make_loop
 from .shards import ROOT, WAIT, node, shard
 
 LABELS = (ROOT, m.Label("collect", m.USER, 0, 0), m.Label("env_step", m.USER, 0, 0), WAIT, m.Label("learn", m.USER, 0, 0))
@@ -126,3 +136,12 @@ def test_the_script_is_found_in_the_command():
     assert find_script({"command": ["/v/bin/python3.11", "train.py", "--lr", "1"]}) == "train.py"
     assert find_script({"command": ["/v/bin/python", "-m", "pkg.train"]}) == "pkg.train"
     assert find_script({"command": "rm -rf"}) == find_script({}) == ""
+
+
+def test_the_time_of_a_span_is_what_lies_in_and_below_it_and_a_phase_is_told_too():
+    spans = reduce(make()).spans
+    assert (spans["collect"] * 800, spans["learn"] * 800) == (spans["env_step"] * 805, spans["env_step"] * 185)
+    _, report = make_loop()
+    ms = {name: ns / MS for name, ns in measure_spans(report.sheet).items()}
+    assert (ms["collect/env_step"], ms["Grid.step"], ms["(waiting: sleep)"]) == (350, 250, 50)
+    assert (ms["collect"], ms["learn"], ms["learn/train"], ms["log"]) == (430, 540, 540, 10)

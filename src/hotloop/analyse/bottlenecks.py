@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from ..model import shard as m
 from ..model.ledger import Operation
 from ..model.listing import Entry, Listing, Own, OwnCost, share_out_own_times
 from ..model.sheet import PROFILER, UNATTRIBUTED, WAITING
@@ -81,7 +80,19 @@ def score_of(time_percent: float, avg_ms: float, peak_mb: float = 0.0, gpu_mb: f
     >>> score_of(25.0, 12.5), score_of(100.0, 250.0, 5000.0, 200.0)
     (13.75, 71.8)
     """
-    return 0.4 * time_percent + 0.3 * min(avg_ms, 100) + 0.15 * min(peak_mb / 100, 10) + 0.15 * min(gpu_mb / 100, 10)
+    time, call, memory, gpu = score_parts(time_percent, avg_ms, peak_mb, gpu_mb)
+    return time + call + memory + gpu
+
+
+def score_parts(
+    time_percent: float, avg_ms: float, peak_mb: float = 0.0, gpu_mb: float = 0.0
+) -> tuple[float, float, float, float]:
+    """What the score is made of: time, time per call, memory, GPU memory.
+
+    >>> score_parts(25.0, 12.5)
+    (10.0, 3.75, 0.0, 0.0)
+    """
+    return 0.4 * time_percent, 0.3 * min(avg_ms, 100), 0.15 * min(peak_mb / 100, 10), 0.15 * min(gpu_mb / 100, 10)
 
 
 def levels_of(time_percent: float, avg_ms: float, peak_mb: float = 0.0, gpu_mb: float = 0.0) -> tuple[str, ...]:
@@ -102,7 +113,7 @@ def levels_of(time_percent: float, avg_ms: float, peak_mb: float = 0.0, gpu_mb: 
 def list_operations(report: Report) -> Listing:
     """A session's operations."""
     own, books = share_out_own_times(report.sheet, report.ledger.tree) if report.sheet else ({}, None)
-    shown = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
+    shown = report.user_operations
     q = report.quality
     held = q.held_across_yield.items()
     return Listing(

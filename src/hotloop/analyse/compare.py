@@ -99,7 +99,7 @@ def compare_runs(
     few = min(len(a), len(b)) < LEAST_RUNS
     permutation = None if few or method == stats.ADJUSTED else stats.check_by_permutation(*per_unit, method == stats.PAIRED)
     refusals = [text for key, text in find_refusals(a, b) if key not in despite]
-    verdict, reason = _judge(main, margin, permutation, few, refusals, min(len(a), len(b)), method)
+    verdict, reason = _judge(main, margin, permutation, few, refusals, min(len(a), len(b)))
     sd = _spread_of_pairs(main, a, b)
     work, total, components = _attribute(a, b, method, margin)
     return Comparison(
@@ -157,7 +157,7 @@ def _quantile(run: Run, q: float) -> float:
 
 
 def _judge(
-    x: stats.Estimate, margin: float, permutation: float | None, few: bool, refusals: list[str], runs: int, method: str
+    x: stats.Estimate, margin: float, permutation: float | None, few: bool, refusals: list[str], runs: int
 ) -> tuple[str, str]:
     if refusals:
         return UNDECIDED, refusals[0]

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..model.device import SYNC, DeviceProcess, Operators, Transfer
+from ..model.device import DeviceProcess, Operators, Transfer
 from ..model.session import SessionData
 from ..model.shard import Shard
 
@@ -178,13 +178,6 @@ def _notes(used: Sequence[DeviceProcess]) -> tuple[str, ...]:
     if lost:
         notes.append(f"{lost} windows were left out: the device never reached their end, or too many events were on their way")
     return tuple(notes)
-
-
-def sync_lines(devices: Devices) -> tuple[Transfer, ...]:
-    """Lines on which the host waits for the device."""
-    return tuple(t for t in devices.transfers if t.blocking and t.direction != SYNC) + tuple(
-        t for t in devices.transfers if t.direction == SYNC
-    )
 
 
 @dataclass(frozen=True, slots=True)

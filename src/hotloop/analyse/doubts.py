@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import stats
-from .runs import SINGULAR, Floats, Run
+from .runs import Floats, Run, units_text
 
 DROPPED, WORK, WORK_REFUSED, DRIFT = 0.001, 0.01, 0.25, 0.05  # shares
 REASONS = ("work", "machine", "dropped")  # what a comparison is refused for, and may be made despite
@@ -33,12 +33,10 @@ def find_refusals(a: Sequence[Run], b: Sequence[Run]) -> list[tuple[str, str]]:
     out = []
     works = [sum(run.all_work for run in arm) / len(arm) for arm in (a, b)]
     if abs(works[1] / works[0] - 1) > WORK_REFUSED:
-        what = SINGULAR.get(a[0].unit, a[0].unit) + "s"
-        out.append(
-            ("work", f"A did {works[0]:,.0f} {what} a run and B {works[1]:,.0f}: not the same work; compare at equal work")
-        )
+        did = f"A did {works[0]:,.0f} {units_text(a[0].unit)} a run and B {works[1]:,.0f}"
+        out.append(("work", f"{did}: not the same work; compare at equal work"))
     for key, what in (("cpu", "processor"), ("usable_cores", "number of cores"), ("machine", "architecture")):
-        seen = sorted({str(run.host.get(key)) for run in (*a, *b) if run.host.get(key) is not None})
+        seen = _host_values((*a, *b), key)
         if len(seen) > 1:
             out.append(
                 ("machine", f"the runs come from different machines ({what}: {' and '.join(seen[:3])}); run both on one")
@@ -64,7 +62,7 @@ def judge_quality(a: Sequence[Run], b: Sequence[Run], per_unit: tuple[Floats, Fl
     if a[0].unit == "episodes":
         notes.append("an episode is not a constant unit of work: as the agent learns, episodes get longer or shorter")
     for key, what in (("python", "Python"), ("release", "kernel")):
-        seen = sorted({str(run.host.get(key)) for run in runs if run.host.get(key) is not None})
+        seen = _host_values(runs, key)
         if len(seen) > 1:
             notes.append(f"different configuration: {what} {' and '.join(seen[:3])}")
     profiler = np.array([run.profiler_share for run in runs])
@@ -75,6 +73,10 @@ def judge_quality(a: Sequence[Run], b: Sequence[Run], per_unit: tuple[Floats, Fl
         warm_up=max(run.warm_up.iterations for run in runs), unsettled=sum(not run.warm_up.settled for run in runs),
         profiler=stats.Interval(mean, max(0.0, mean - spread), mean + spread), notes=tuple(notes),
     )  # fmt: skip
+
+
+def _host_values(runs: Sequence[Run], key: str) -> list[str]:
+    return sorted({str(run.host.get(key)) for run in runs if run.host.get(key) is not None})
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from .report import Report
-from .runs import ITERATIONS, SINGULAR, measure_loop, whole_run
+from .runs import ITERATIONS, measure_loop, missing_work, units_text, whole_run
 
 EPISODES, STEPS, CALLS, COST = "episodes", "steps per episode", "calls per step", "seconds per call"
 OUTSIDE = "(outside the loop)"
@@ -80,7 +80,9 @@ class Gap:
     @property
     def expected_ratio(self) -> float:
         """In proportion to the episodes, or to the steps where those are not counted."""
-        return self.large.episodes / self.small.episodes if self.small.episodes else self.large.steps / self.small.steps
+        if self.small.episodes and self.large.episodes:
+            return self.large.episodes / self.small.episodes
+        return self.large.steps / self.small.steps
 
 
 def read_side(report: Report) -> Side:
@@ -100,18 +102,15 @@ def read_side(report: Report) -> Side:
     else:
         unit, steps = ITERATIONS, report.iterations_closed
     if not steps or not total:
-        raise UsageError(
-            f"missing unit of work: {report.name} counted no env steps, updates or iterations; "
-            'call hotloop.count("env_steps", n) or hotloop.step() in its loop'
-        )
+        raise missing_work(report.name)
     return Side(report.name, total, components, calls, max(0, report.counters.get("episodes", 0)), steps, unit)
 
 
 def explain_gap(small: Side, large: Side) -> Gap:
     """Split the difference between two runs of one program."""
     if small.step_unit != large.step_unit:
-        a, b = (SINGULAR.get(side.step_unit, side.step_unit) for side in (small, large))
-        raise UsageError(f"{small.name} counts {a}s and {large.name} {b}s; both must count the same")
+        a, b = (units_text(side.step_unit) for side in (small, large))
+        raise UsageError(f"{small.name} counts {a} and {large.name} {b}; both must count the same")
     factors = _common_factors(small, large)
     names = sorted({*small.components, *large.components})
     parts = sorted((_split(name, small, large, factors) for name in names), key=lambda p: -abs(p.large_ns - p.small_ns))

@@ -27,6 +27,7 @@ class Hypothesis:
     expected: tuple[float, float] | None = None  # speed-up
     confidence: str = ""
     note: str = ""
+    is_option: bool = True  # False: a limit to know, in no goal and no action
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class Investigation:
     @property
     def actions(self) -> tuple[Result, ...]:
         """What helps, the most first."""
-        found = [r for r in self.results if r.comparison is not None and r.comparison.verdict == FASTER]
+        measured = [r for r in self.results if r.comparison is not None and r.hypothesis.is_option]
+        found = [r for r in measured if r.comparison is not None and r.comparison.verdict == FASTER]
         return tuple(sorted(found, key=lambda r: -(r.comparison.speedup.mid if r.comparison else 0.0)))
 
 
@@ -93,7 +95,8 @@ def make_investigation(
     first = measured[0].comparison if measured else None
     return Investigation(
         name=name, unit=first.unit if first else "", rounds=rounds, margin=margin, baseline=baseline,
-        baseline_rate=find_rate(first.a) if first else None, results=judged, goals=_judge_goals(measured, goals),
+        baseline_rate=find_rate(first.a) if first else None, results=judged,
+        goals=_judge_goals([r for r in measured if r.hypothesis.is_option], goals),
     )  # fmt: skip
 
 

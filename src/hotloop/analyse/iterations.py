@@ -6,7 +6,7 @@ long; every value is per iteration, and `merged` says over how many it is a mean
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from .changes import Change, WarmUp, find_changes, find_phases, find_warm_up
 from .trend import Trend, find_trends
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 LABELS_TESTED = 24  # trends are looked for in the largest ones: each further test makes all others weaker
 SLOWEST = 5
 
@@ -73,7 +74,7 @@ class Iterations:
 
 def read_iterations(shard: m.Shard) -> Iterations | None:
     """The iterations of the process that counts them; None without any."""
-    rows = [row for row in shard.iterations if row.merged > 0 and row.end_ns > row.start_ns]
+    rows = whole_rows(shard.iterations)
     if not rows:
         return None
     series = make_series(shard, rows)
@@ -99,25 +100,26 @@ def read_iterations(shard: m.Shard) -> Iterations | None:
     )
 
 
+def whole_rows(rows: Iterable[m.Iteration]) -> list[m.Iteration]:
+    """Rows that stand for an iteration and took time; a damaged file may hold others."""
+    return [row for row in rows if row.merged > 0 and row.end_ns > row.start_ns]
+
+
 def make_series(shard: m.Shard, rows: Sequence[m.Iteration]) -> Series:
     merged = np.array([r.merged for r in rows], np.int64)
-    spans = np.array([(r.start_ns, r.end_ns) for r in rows], np.int64)
-    taken_s = (spans[:, 1] - spans[:, 0]) / 1e9
+    bounds = np.array([(r.start_ns, r.end_ns) for r in rows], np.int64)
+    taken_s = (bounds[:, 1] - bounds[:, 0]) / 1e9
     rates: dict[str, Floats] = {}
     for name in sorted({name for r in rows for name in r.counts}):
         counts = np.array([r.counts.get(name, 0) for r in rows], np.float64)
         if counts.any():
             rates[name] = counts / taken_s
-    flat = [(i, path, ns) for i, r in enumerate(rows) for path, ns in r.self_ns.items() if path < len(shard.paths)]
-    at, paths, self_ns = (np.array(column) for column in zip(*flat, strict=True)) if flat else (np.empty(0, np.int64),) * 3
-    flat = [(i, path, n) for i, r in enumerate(rows) for path, n in r.calls.items() if path < len(shard.paths)]
-    calls_at, calls_paths, calls_n = (
-        (np.array(column) for column in zip(*flat, strict=True)) if flat else (np.empty(0, np.int64),) * 3
-    )
+    at, paths, self_ns = _flatten([r.self_ns for r in rows], len(shard.paths))
+    calls_at, calls_paths, calls_n = _flatten([r.calls for r in rows], len(shard.paths))
     below, itself = _paths_of_labels(shard)
     largest = _largest_labels(below, paths, self_ns, len(shard.paths))
 
-    def per_iteration(chosen: set[int], at: NDArray[np.int64], paths: NDArray[np.int64], what: NDArray[np.int64]) -> Floats:
+    def per_iteration(chosen: set[int], at: Ints, paths: Ints, what: Ints) -> Floats:
         mask = np.zeros(len(shard.paths), bool)
         mask[list(chosen)] = True
         use = mask[paths] if len(paths) else np.empty(0, bool)
@@ -126,7 +128,7 @@ def make_series(shard: m.Shard, rows: Sequence[m.Iteration]) -> Series:
     return Series(
         first=np.array([r.first for r in rows], np.int64),
         merged=merged,
-        start_s=(spans[:, 0] - spans[0, 0]) / 1e9,
+        start_s=(bounds[:, 0] - bounds[0, 0]) / 1e9,
         seconds=taken_s / merged,
         sps=rates.get("env_steps", np.full(len(rows), np.nan)),
         rates=rates,
@@ -134,6 +136,13 @@ def make_series(shard: m.Shard, rows: Sequence[m.Iteration]) -> Series:
         calls={name: per_iteration(itself[name], calls_at, calls_paths, calls_n) for name in largest},
         exclusive={name: per_iteration(itself[name], at, paths, self_ns) / 1e9 for name in largest},
     )
+
+
+def _flatten(by_path: Sequence[Mapping[int, int]], paths: int) -> tuple[Ints, Ints, Ints]:
+    """What rows hold by path, as columns: row, path, value."""
+    flat = [(i, path, value) for i, held in enumerate(by_path) for path, value in held.items() if path < paths]
+    rows, chosen, values = (np.array(column) for column in zip(*flat, strict=True)) if flat else (np.empty(0, np.int64),) * 3
+    return rows, chosen, values
 
 
 def _paths_of_labels(shard: m.Shard) -> tuple[dict[str, set[int]], dict[str, set[int]]]:

@@ -2,7 +2,7 @@
 
 What lives here: from stacks to lines. The responsible line of a stack is the innermost one in the user's own code; without
 any, the innermost of all. Where a stretch between two events of different phases is to be divided, its samples are told apart
-by the block of the program their line stands in. Pure; `code` is what the run kept of the sources (see store/sources.py).
+by the block of the program their line stands in. Pure; `blocks` are what the run kept of the sources (see store/sources.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..model import shard as m
 from ..model.ledger import Ledger
 from ..model.session import SessionData
-from .owners import YOURS, owner_of
+from .owners import YOURS, is_yours, owner_of
 
 Blocks = Mapping[str, Sequence[tuple[int, int]]]  # by file: first and last line of every block of statements
 
@@ -74,7 +74,7 @@ def script_lines(session: SessionData) -> dict[str, set[int]]:
     found: dict[str, set[int]] = defaultdict(set)
     for shard in session.shards:
         for place in shard.samples.places:
-            if owner_of(place.file) == YOURS and not place.file.startswith("<") and not _OURS.search(place.file):
+            if is_yours(place.file) and not _OURS.search(place.file):
                 found[place.file].add(place.line)
     return dict(found)
 
@@ -82,7 +82,7 @@ def script_lines(session: SessionData) -> dict[str, set[int]]:
 def responsible(places: Sequence[m.Place]) -> m.Place:
     """The innermost place in the user's own code, else the innermost."""
     for place in reversed(places):
-        if owner_of(place.file) == YOURS and not place.file.startswith("<"):
+        if is_yours(place.file):
             return place
     return places[-1]
 
@@ -113,15 +113,6 @@ def list_lines(looks: Sequence[Look], ledger: Ledger, blocks: Blocks) -> tuple[L
             )
         )  # fmt: skip
     return tuple(lines)
-
-
-def owners_of_looks(looks: Iterable[Look]) -> dict[str, int]:
-    """Samples of the loop by the owner of the innermost Python frame."""
-    found: Counter[str] = Counter()
-    for look in looks:
-        if not look.early:
-            found[owner_of(look.places[-1].file)] += look.count
-    return dict(found)
 
 
 # ---- whose is the time between two events ----

@@ -1,18 +1,22 @@
 """Who owns the time: your code, the environment's library, the RL framework, the tensor runtime, IPC, logging.
 
-What lives here: from the place a span was opened (file) to an owner, and the sum over a sheet. Known only where a label has a
-place; the rest is "unknown", never guessed from a name.
+What lives here: from the place a span was opened (file) to an owner, and the sum over a sheet. What lies between hooked calls
+is owned by the files the sampler saw there. The rest is "unknown", never guessed from a name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from ..model.sheet import SPAN, Sheet
+from ..model.ledger import Branch
+from ..model.phase import STARTUP
+from ..model.shard import INFERRED, ROOT
+from ..model.sheet import SPAN, Sheet, split_exactly
 
-YOURS, ENV, FRAMEWORK, TENSOR, IPC, LOGGING, LIBRARY, UNKNOWN = (
-    "your code", "env library", "RL framework", "tensor runtime", "IPC", "logging", "other library", "unknown",
+YOURS, ENV, FRAMEWORK, TENSOR, IPC, LOGGING, LIBRARY, UNKNOWN, STARTING = (
+    "your code", "env library", "RL framework", "tensor runtime", "IPC", "logging", "other library", "unknown", "start-up",
 )  # fmt: skip
 
 _PACKAGES = {
@@ -47,15 +51,44 @@ def owner_of(file: str) -> str:
     return LIBRARY if file.startswith("<frozen") else YOURS
 
 
-def share_out(sheet: Sheet, files: Mapping[str, str]) -> dict[str, int]:
-    """Nanoseconds by owner, with waiting, unattributed and profiler beside them; they add up to the sheet."""
-    totals: dict[str, int] = {}
+def is_yours(file: str) -> bool:
+    """A file of the user's own; `<string>` and its like are none.
+
+    >>> is_yours("/home/me/train.py"), is_yours("<string>")
+    (True, False)
+    """
+    return owner_of(file) == YOURS and not file.startswith("<")
+
+
+def share_out(
+    sheet: Sheet, files: Mapping[str, str], tree: Sequence[Branch] = (), between: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Nanoseconds by owner, with waiting, unattributed and profiler beside them; they add up to the sheet. `between`: samples
+    by owner of what lies between hooked calls."""
+    totals: Counter[str] = Counter()
     owners: list[str] = []
+    gaps = 0
     for row in sheet.rows:
-        own = owner_of(files.get(row.name, "")) if row.kind == SPAN and row.branch >= 0 else UNKNOWN
+        branch = tree[row.branch] if 0 <= row.branch < len(tree) else None
+        own = owner_of(files.get(row.name, "")) if row.kind == SPAN and branch is not None else UNKNOWN
+        if branch is not None and branch.phase == STARTUP:
+            own = STARTING
         inherited = owners[row.parent] if row.parent >= 0 else UNKNOWN
         owners.append(own if own != UNKNOWN else inherited)
-        if row.leaf:
-            key = owners[-1] if row.kind == SPAN else row.kind
-            totals[key] = totals.get(key, 0) + row.ns
-    return dict(sorted(totals.items(), key=lambda item: -item[1]))
+        if row.leaf and row.kind == SPAN and between and branch is not None and branch.kind == INFERRED:
+            gaps += row.ns
+        elif row.leaf:
+            totals[owners[-1] if row.kind == SPAN else row.kind] += row.ns
+    if between:
+        names = sorted(between)
+        totals.update(dict(zip(names, split_exactly(gaps, [between[name] for name in names]), strict=True)))
+    return {owner: ns for owner, ns in totals.most_common() if ns}
+
+
+def owners_between(looks: Iterable[tuple[int, str, int]], tree: Sequence[Branch]) -> dict[str, int]:
+    """Samples by owner, of (branch, innermost file, count), where no hooked call was open."""
+    found: Counter[str] = Counter()
+    for branch, file, count in looks:
+        if tree[branch].kind in (ROOT, INFERRED) and file:
+            found[owner_of(file)] += count
+    return dict(found)

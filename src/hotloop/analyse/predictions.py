@@ -1,7 +1,7 @@
 """The ledger of predictions: what the baseline's findings promised, beside what was measured.
 
 What lives here: `findings.json` of the baseline (which anyone may have written) and a comparison in, one row per finding out. A
-finding counts as acted on where the time of its span fell; the measured gain is that of the whole change.
+finding counts as acted on where the time in and below its span fell; the measured gain is that of the whole change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .compare import FASTER, Comparison
+from . import stats
+from .compare import LEAST_RUNS, Comparison
 from .stats import Interval
 
 MOST = 50
@@ -63,14 +64,24 @@ def judge_predictions(predictions: Sequence[Prediction], comparison: Comparison)
     """Only where both sides ran the same script: otherwise the findings speak of another program."""
     if {run.script for run in comparison.a} != {run.script for run in comparison.b}:
         return ()
-    verdicts = {component.name: component.verdict for component in comparison.components}
     actual = comparison.speedup
     out = []
     for prediction in predictions:
-        acted_on = verdicts.get(prediction.span.rpartition("/")[2]) == FASTER
+        acted_on = _has_fallen(prediction.span, comparison)
         low, high = prediction.speedup.low, prediction.speedup.high
         held = None
         if acted_on and None not in (actual.low, actual.high, low, high):
             held = bool(actual.low <= high and low <= actual.high)  # type: ignore[operator]
         out.append(Outcome(prediction, actual, acted_on, held))
     return tuple(out)
+
+
+def _has_fallen(span: str, c: Comparison) -> bool:
+    """Does a unit of work take less time in this span? `collect/env_step` may also be a span of the user's own, `env_step`."""
+    runs = (*c.a, *c.b)
+    name = next((x for x in (span, span.rpartition("/")[2]) if any(x in run.spans for run in runs)), None)
+    if name is None or c.pairs < LEAST_RUNS:
+        return False
+    one, two = ([run.spans.get(name, 0) / run.work for run in arm] for arm in (c.a, c.b))
+    (x,) = stats.estimate(one, two, c.method, [run.start_s for run in runs])
+    return x.p is not None and x.p <= stats.ALPHA and x.mid < 0

@@ -17,8 +17,8 @@ from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
 from .devices import Devices, summarise_devices, summarise_reads
 from .environments import Environment, find_stragglers, list_environments
-from .lines import Line, list_lines, read_looks
-from .owners import share_out
+from .lines import Line, Look, list_lines, read_looks
+from .owners import owners_between, share_out
 from .phases import Phases, find_phases
 from .unions import exact_across_processes
 
@@ -75,6 +75,11 @@ class Report:
     reads: tuple[Transfer, ...] = ()  # lines that take tensors of the CPU apart
     operators: Operators | None = None  # of a deep window
 
+    @property
+    def user_operations(self) -> list[Operation]:
+        """Those of spans that were opened at all: no waits, none of our own."""
+        return [o for o in self.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
+
 
 def make_report(session: SessionData) -> Report:
     """Everything a view needs, from one session."""
@@ -104,7 +109,7 @@ def make_report(session: SessionData) -> Report:
         operations=operations,
         ledger=ledger,
         sheet=sheet,
-        owners=share_out(sheet, {name: site.rpartition(":")[0] for name, site in sites.items()}) if sheet else {},
+        owners=_share_out(sheet, sites, ledger, looks, balance.track if balance else 0) if sheet else {},
         sites=sites,
         processes=session.processes,
         iterations=counting.iterations,
@@ -155,15 +160,23 @@ def _loop_ns(session: SessionData) -> int:
     """First to last env step, update or step(); without any, first to last span."""
     first = [x.first_work_ns for x in session.shards if x.first_work_ns]
     last = [x.last_work_ns for x in session.shards if x.last_work_ns]
+    main = session.shards[0]
     if first and last and max(last) > min(first):
         begin = min(first)
-        main = session.shards[0]
         # The first count comes after the work it counts: the loop begins with the first iteration, if there is one.
         if main.iterations and main.iterations[0].merged == 1 and len(main.iterations) > 1:
             begin = min(begin, main.iterations[0].end_ns)
         return max(last) - begin
-    main = session.shards[0]
     return main.end_ns - main.start_ns
+
+
+def _share_out(sheet: Sheet, sites: dict[str, str], ledger: Ledger, looks: Sequence[Look], track: int) -> dict[str, int]:
+    """The main track's time by owner."""
+    files = {name: site.rpartition(":")[0] for name, site in sites.items()}
+    main = (
+        (x.branch, x.places[-1].file, x.count) for x in looks if x.places and (x.shard, x.track, x.early) == (0, track, False)
+    )
+    return share_out(sheet, files, ledger.tree, owners_between(main, ledger.tree))
 
 
 def _quality(session: SessionData, ledger: Ledger) -> Quality:

@@ -10,7 +10,7 @@ holds the set-up and never counts. A label that first appears later is a phase, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..model.sheet import HANDED, PROFILER, SPAN, WAITING, Sheet, sheet_of_iterations, split_exactly
-from .iterations import read_iterations
+from .iterations import read_iterations, whole_rows
 from .report import Report
 
 Floats = NDArray[np.float64]
@@ -55,6 +55,7 @@ class Run:
     commit: str
     returned: float | None = None  # what the script says it has achieved
     pair: int | None = None
+    spans: dict[str, int] = field(default_factory=dict)  # nanoseconds in and below each label, and each phase
 
     @property
     def ns_per_unit(self) -> float:
@@ -71,10 +72,24 @@ def choose_unit(reports: Sequence[Report], wanted: str | None = None) -> str:
     if wanted:
         known = sorted(set.intersection(*(set(counts) for counts in counted)))
         raise UsageError(f"{lacking} did not count {wanted}; all runs counted: {', '.join(known) or 'nothing'}")
-    raise UsageError(
-        f"missing unit of work: {lacking} counted no env steps, updates or iterations; "
+    raise missing_work(lacking)
+
+
+def missing_work(name: str) -> UsageError:
+    """What to tell a person whose session counted nothing that time could be divided by."""
+    return UsageError(
+        f"missing unit of work: {name} counted no env steps, updates or iterations; "
         'call hotloop.count("env_steps", n) or hotloop.step() in its loop'
     )
+
+
+def units_text(unit: str) -> str:
+    """A unit of work as a word for several; a counter of the user's own keeps its name.
+
+    >>> units_text("env_steps"), units_text("frames")
+    ('env steps', 'frames')
+    """
+    return f"{SINGULAR[unit]}s" if unit in SINGULAR else unit
 
 
 def _counted(report: Report) -> dict[str, int]:
@@ -104,32 +119,32 @@ def reduce_run(
     cut: int,
     returned: float | None = None,
     pair: int | None = None,
-    start_s: float | None = None,
 ) -> Run:
     """One session as a replicate; `cut` iterations at the start are left out."""
-    rows = [row for row in report.iterations if row.merged > 0 and row.end_ns > row.start_ns]
+    rows = whole_rows(report.iterations)
     kept = [row for row in rows if row.first >= cut] or rows[-1:]
     units = np.array([row.merged if unit == ITERATIONS else row.counts.get(unit, 0) for row in kept], np.float64)
     if units.sum() > 0:
         taken = np.array([row.end_ns - row.start_ns for row in kept], np.float64)
         total = sum(row.end_ns - row.start_ns for row in kept)
-        components = _close(fold_labels(sheet_of_iterations(report.counting, kept)), total)
+        sheet: Sheet | None = sheet_of_iterations(report.counting, kept)
         work, some = int(units.sum()), units > 0
         row_ns, weights = taken[some] / units[some], units[some]
     else:  # counted, but not in the process that closes the iterations: the loop as a whole
         work = _counted(report).get(unit, 0)
-        total = report.loop_ns
-        components = _close(fold_labels(report.sheet) if report.sheet else {}, total)
+        total, sheet = report.loop_ns, report.sheet
         row_ns, weights = np.array([total / work]), np.array([float(work)])
     if not total or not work:
         raise UsageError(f"{report.name} measured nothing after its first iteration; run it for longer")
+    components = _close(fold_labels(sheet) if sheet else {}, total)
     q = report.quality
     return Run(
-        name=report.name, start_s=report.start_unix_ns / 1e9 if start_s is None else start_s, unit=unit, work=work,
-        all_work=_counted(report).get(unit, 0), total_ns=total, components=components, row_ns=row_ns, row_weights=weights,
+        name=report.name, start_s=report.start_unix_ns / 1e9, unit=unit, work=work, all_work=_counted(report).get(unit, 0),
+        total_ns=total, components=components, row_ns=row_ns, row_weights=weights,
         warm_up=warm_up, dropped_share=q.dropped / q.attempted if q.attempted else 0.0, profiler_share=q.profiler_share,
         host=_plain(report.meta.get("host")), script=find_script(report.meta),
         commit=str(_plain(report.meta.get("git")).get("commit", "")), returned=returned, pair=pair,
+        spans=measure_spans(sheet) if sheet else {},
     )  # fmt: skip
 
 
@@ -145,7 +160,7 @@ def measure_loop(report: Report) -> tuple[int, dict[str, int], dict[str, int]] |
 
     In a long run that row stands for several iterations, one in 500 or fewer; they are left out with it.
     """
-    rows = [row for row in report.iterations if row.merged > 0 and row.end_ns > row.start_ns]
+    rows = whole_rows(report.iterations)
     if len(rows) < 3:
         return None
     rows = rows[1:]
@@ -170,6 +185,22 @@ def fold_labels(sheet: Sheet) -> dict[str, int]:
         if row.leaf:
             name = row.name if row.kind == WAITING and above == UNTRACKED else owners[-1]
             out[name] = out.get(name, 0) + row.ns
+    return out
+
+
+def measure_spans(sheet: Sheet) -> dict[str, int]:
+    """Nanoseconds in and below every label, and every phase that labels name; what is nested in its like counts once."""
+    out: dict[str, int] = {}
+    inside: list[frozenset[str]] = []  # by row: the labels and phases it is in
+    for row in sheet.rows:
+        outer = inside[row.parent] if row.parent >= 0 else frozenset()
+        names: set[str] = set()
+        if row.kind in (SPAN, WAITING) and row.branch >= 0 and row.name != HANDED:
+            phase, slash, _ = row.name.partition("/")
+            names = {row.name, phase} if slash else {row.name}
+        for name in names - outer:
+            out[name] = out.get(name, 0) + row.ns
+        inside.append(outer | names)
     return out
 
 

@@ -50,7 +50,6 @@ class Law:
     knee: float  # of the piecewise law, else 0
     slope_after_s: float
     held_out_s: float  # what the smaller sizes predict for the largest
-    held_out_bounds: Bounds | None
     measured_s: float  # what it took
     agrees: bool | None  # None: too few sizes to hold one out
     growth: str  # "super-linear", "linear", "sub-linear", "constant", "undecided"
@@ -86,16 +85,16 @@ def fit_law(name: str, sizes: ArrayLike, seconds: ArrayLike) -> Law:
     if len(distinct) < 3:  # a slope, and no law
         slope = math.log(measured / float(np.exp(np.log(y[n == distinct[0]]).mean()))) / math.log(distinct[-1] / distinct[0])
         scale = measured / distinct[-1] ** slope
-        return Law(name, POWER, 0.0, scale, slope, None, 0.0, 0.0, measured, None, measured, None, "undecided", points)
+        return Law(name, POWER, 0.0, scale, slope, None, 0.0, 0.0, measured, measured, None, "undecided", points)
     surface = _Surface(n, y)
     enough = is_enough(n)
     bounds = surface.exponent_bounds() if enough else None
     model, parts = _choose(surface, n, y)
-    held, held_bounds, agrees = _hold_out(n, y, measured) if len(distinct) >= 4 else (measured, None, None)
+    held, agrees = _hold_out(n, y, measured) if len(distinct) >= 4 else (measured, None)
     fixed, slope, knee, after = parts
     exponent = {CONSTANT: 0.0, LINEAR: 1.0}.get(model, surface.exponent) if bounds is None else surface.exponent
     growth = _name_growth(model, bounds, agrees, float(y.max() / y.min()))
-    return Law(name, model, fixed, slope, exponent, bounds, knee, after, held, held_bounds, measured, agrees, growth, points)
+    return Law(name, model, fixed, slope, exponent, bounds, knee, after, held, measured, agrees, growth, points)
 
 
 def is_enough(sizes: ArrayLike) -> bool:
@@ -277,20 +276,19 @@ def _fit_pieces(n: Floats, y: Floats, knee: float) -> tuple[float, int, tuple[fl
     return float(((np.log(y) - np.log(fitted)) ** 2).sum()), 5, (float(c), float(a), knee, float(after))
 
 
-def _hold_out(n: Floats, y: Floats, measured: float) -> tuple[float, Bounds, bool]:
+def _hold_out(n: Floats, y: Floats, measured: float) -> tuple[float, bool]:
     """What the smaller sizes say about the largest, and whether it is so."""
     kept = n < n.max()
     best, bounds = _Surface(n[kept], y[kept]).predict(float(n.max()))
-    return best, bounds, measured in bounds
+    return best, measured in bounds
 
 
 def summarise_sizes(sizes: Sequence[float]) -> str:
     """Why no law is named, if that is so."""
     distinct = sorted(set(sizes))
     if len(distinct) < 3:
-        return "two sizes give a slope and no law; give at least 5 sizes over a factor of 16"
+        return f"two sizes give a slope and no law; give at least {LEAST_SIZES} sizes over a factor of {LEAST_REACH:g}"
     if not is_enough(np.array(sizes)):
-        return (
-            f"{len(distinct)} sizes over a factor of {distinct[-1] / distinct[0]:.3g}; an exponent needs 5 over 16, 3 runs each"
-        )
+        seen = f"{len(distinct)} sizes over a factor of {distinct[-1] / distinct[0]:.3g}"
+        return f"{seen}; an exponent needs {LEAST_SIZES} over {LEAST_REACH:g}, {LEAST_RUNS} runs each"
     return ""

@@ -61,10 +61,6 @@ class Estimate:
     se: float | None = None
     df: float = 0.0
 
-    @property
-    def known(self) -> bool:
-        return self.low is not None
-
 
 def estimate(a: ArrayLike, b: ArrayLike, method: str, times: Sequence[float] = ()) -> tuple[Estimate, ...]:
     """The difference of means of each column.

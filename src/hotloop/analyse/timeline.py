@@ -19,7 +19,7 @@ from ..model.session import SessionData
 Ints = NDArray[np.int64]
 MAX_LANES = 64  # a person does not read more; the busiest are drawn
 MAX_ROWS = 24  # nested spans, and tasks beside one another, on one lane
-FAR_NS = 1 << 60  # times beyond are nonsense from a damaged file
+FAR_NS = 1 << 60  # times beyond are nonsense from a damaged file; two of them still add up within 64 bits
 TASKS = -1  # the track of spans whose task was awaiting
 _SLICES = 1 << 16  # the finest merge: this many slices over everything drawn
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from ..model.finding import Gain
+from .devices import BETWEEN
 from .findings.evidence import Evidence, Slice
 from .findings.rule import speedup
 
@@ -59,7 +60,7 @@ def parse_change(text: str) -> Change:
     if found["percent"]:
         left = 1 + float(found["percent"]) / 100
         if left < 0:
-            raise UsageError(f"{text!r}: a part cannot lose more than 100 %")
+            raise UsageError(f"{text!r}: a part cannot lose more than 100 %; write {found['part']}=0 for gone")
         return Change(found["part"], left)
     return Change(found["part"], 0.0)
 
@@ -78,7 +79,7 @@ def predict_change(e: Evidence, changes: Sequence[Change]) -> Prediction:
             left[piece.index] *= change.left
             if not piece.labels:
                 inferred += piece.ns
-        effects.append(Effect(change, e.share(slices), tuple(sorted({x.label or "(between)" for x in slices}))[:8]))
+        effects.append(Effect(change, e.share(slices), tuple(sorted({x.label or BETWEEN for x in slices}))[:8]))
     saved = sum(x.ns * (1 - left[x.index]) for x in e.slices) / e.loop_ns
     doubt = 0.05 + 0.5 * min(1.0, inferred / e.loop_ns)  # a twentieth for what the part drags along, more where it is inferred
     gain = Gain(speedup(saved * (1 - 2 * doubt)), speedup(saved), speedup(min(0.99, saved * (1 + doubt))))

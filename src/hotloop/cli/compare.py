@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +13,14 @@ import click
 
 from ..errors import GateError, UnreadableError, UsageError
 from .files import check_target, save_bytes
-from .numbers import percent
+from .numbers import percent, say
 
 if TYPE_CHECKING:
     from ..analyse.compare import Comparison
     from ..analyse.predictions import Outcome
     from ..experiment.reading import Recorded
 
-DESPITE = ("work", "machine", "dropped")
+DESPITE = ("work", "machine", "dropped")  # analyse.doubts.REASONS; importing them would load SciPy for every `--help`
 
 
 @click.command()
@@ -108,10 +107,11 @@ def compare_sets(
 
 
 def _findings(session: Path) -> Any:
+    from ..store.findings import FINDINGS_FILE
     from ..store.reader import read_json
 
     try:
-        return read_json(session / "findings.json")
+        return read_json(session / FINDINGS_FILE)
     except UnreadableError:
         return None
 
@@ -142,15 +142,15 @@ def check_gate(comparison: Comparison, limit: float | None) -> None:
     """A gate fails where B is shown to be slower, and by the limit or more."""
     if limit is None:
         return
+    from ..analyse.compare import LEAST_RUNS
+
     low = comparison.ratio.low
-    if comparison.refused or low is None or comparison.pairs < 5:
-        print("hotloop: the gate says nothing: there is no verdict", file=sys.stderr)
+    if comparison.refused or low is None or comparison.pairs < LEAST_RUNS:
+        cure = "remove its reason, or overrule it with --despite" if comparison.refused else f"make {LEAST_RUNS} runs a side"
+        say(f"the gate says nothing: there is no verdict; {cure}")
         return
     if low > 1 and comparison.ratio.mid >= 1 + limit:
         raise GateError(f"B is slower by {(comparison.ratio.mid - 1) * 100:.1f} %, and {limit * 100:g} % are allowed")
     if comparison.detectable is not None and comparison.detectable > limit:
         caught, allowed = comparison.detectable * 100, limit * 100
-        print(
-            f"hotloop: the gate is blunt: this design catches {caught:.1f} %, not {allowed:g} %; use more pairs",
-            file=sys.stderr,
-        )
+        say(f"the gate is blunt: this design catches {caught:.1f} %, not {allowed:g} %; use more pairs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,9 +111,8 @@ def _judge(
                 comparison, _ = compare_sets(paired, recorded, plan.margin, plan.unit)
             except HotloopError as error:
                 problem = problems[v.name] = str(error)
-        results.append((Hypothesis(v.name, _text(v), v.expected, v.confidence, v.note), comparison, problem))
-    goals = {key: getattr(plan.goals, key) for key in ("minimum", "stretch", "within", "expected_per_second")}
-    return make_investigation(plan.name, plan.baseline.command.text, results, goals, rounds, plan.margin)
+        results.append((Hypothesis(v.name, _text(v), v.expected, v.confidence, v.note, v.is_option), comparison, problem))
+    return make_investigation(plan.name, plan.baseline.command.text, results, asdict(plan.goals), rounds, plan.margin)
 
 
 def _text(v: Variant) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ def report(
     hotloop report runs/run1-20260101-120000 --view components
     """
     from ..analyse.report import make_report
+    from ..record.summary import escape
     from ..store.reader import Session
     from .deep import keep_operators
 
@@ -64,20 +66,20 @@ def report(
     if view is not None:
         click.echo(_view(result, view))
     if logs is not None:
-        _write_logs(result, logs)
+        _write_logs(result, logs, as_json)
     if html is not None:
-        save_bytes(html, _html(data, result).encode())
-        click.echo(f"wrote {html}: open it in a browser; it needs no network")
+        save_bytes(html, _html(data, result))
+        click.echo(f"wrote {html}: open it in a browser; it needs no network", err=as_json)
     if charts is not None:
         save_bytes(charts, _charts(result))
-        click.echo(f"wrote {charts}")
+        click.echo(f"wrote {charts}", err=as_json)
     if text is not None:
         save_bytes(text, _text(data, result, width or 100).encode())
-        click.echo(f"wrote {text}")
+        click.echo(f"wrote {text}", err=as_json)
     if not (as_json or view or logs or html or charts or text):
         _show(data, result, width)
         shown = os.path.relpath(result.path) if not os.path.isabs(session or "") else result.path
-        click.echo(f"\nnext: hotloop report {shown} --html report.html")
+        click.echo(f"\nnext: hotloop report {escape(shlex.quote(shown))} --html report.html")
 
 
 def load_findings(session: Path) -> tuple[Finding, ...] | None:
@@ -123,13 +125,13 @@ def _text(data: SessionData, result: Report, width: int) -> str:
     return report_text(result, history, analysis, width, load_findings(data.path), data.sources)
 
 
-def _html(data: SessionData, result: Report) -> str:
+def _html(data: SessionData, result: Report) -> bytes:
     from ..analyse.iterations import read_iterations
     from ..analyse.timeline import make_timeline
-    from ..present.html import report_html
+    from ..present.html import html_bytes
 
     history = read_iterations(result.counting)
-    return report_html(result, make_timeline(data), history, load_findings(data.path), data.sources)
+    return html_bytes(result, make_timeline(data), history, load_findings(data.path), data.sources)
 
 
 def _charts(result: Report) -> bytes:
@@ -145,7 +147,7 @@ def _view(result: Report, view: str) -> str:
     return view_text(view, result.counting, result.ledger, result.resources)
 
 
-def _write_logs(result: Report, folder: str) -> None:
+def _write_logs(result: Report, folder: str, as_json: bool) -> None:
     from ..errors import HotloopError
     from ..present.json import report_data
     from ..record.logs import write_logs
@@ -155,4 +157,4 @@ def _write_logs(result: Report, folder: str) -> None:
     except OSError as error:
         raise HotloopError(f"{folder} could not be written to ({error.strerror or error}); choose another place") from None
     for path in written:
-        click.echo(f"wrote {path}")
+        click.echo(f"wrote {path}", err=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ def run(
     hotloop run -m package.train --epochs 3
     hotloop run --duration 60 --out runs/short train.py
     """
+    from ..analyse.findings.engine import check_causes
     from ..model.trace import parse_trace
     from ..run.supervisor import Plan, resolve_command, run_child
 
@@ -72,7 +74,7 @@ def run(
     settings = read_settings(Path.cwd(), given)
     words = resolve_command(command, module)
     label = settings.name or (module or Path(command[0]).stem)
-    check_causes((*settings.select, *settings.ignore))
+    check_causes((*settings.select, *settings.ignore))  # before the run, not after it
     trace = parse_trace(torch_trace) if torch_trace is not None else None
     if trace is not None and "torch" not in settings.hooks:
         raise UsageError("--torch-trace needs the hooks for torch; leave --no-hooks away, or add torch to --hooks")
@@ -89,16 +91,6 @@ def split(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
-def check_causes(names: tuple[str, ...]) -> None:
-    """Before the run, not after it: are these causes?"""
-    from ..analyse.findings.engine import causes
-    from ..errors import UsageError
-
-    for name in names:
-        if name not in causes():
-            raise UsageError(f"{name} is no cause; `hotloop explain` lists them")
-
-
 def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignore: tuple[str, ...]) -> None:
     """The files of the session, and the report on standard error: standard output belongs to the script."""
     from rich.console import Console
@@ -113,6 +105,7 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
     from ..present.detailed import session_report
     from ..present.html import html_bytes
     from ..present.terminal import report_text, show_report
+    from ..present.words import how_text
     from ..store.findings import write_findings
     from ..store.reader import Session
     from ..store.sources import keep_sources
@@ -138,15 +131,15 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
         for name, data in files.items():
             save_bytes(str(outcome.session / name), data)
     except HotloopError as error:
-        click.echo(f"hotloop: the script {outcome.how}; {error}", err=True)
+        click.echo(f"hotloop: {how_text(outcome.how)}; {error}", err=True)
         return
     if not quiet:
         click.echo("", err=True)
         show_report(Console(stderr=True, legacy_windows=False), report, history, analysis, findings, session.sources)
-    click.echo(f"hotloop: the script {outcome.how}; wrote {outcome.session} (report.html, report.txt)", err=True)
+    click.echo(f"hotloop: {how_text(outcome.how)}; wrote {outcome.session} (report.html, report.txt)", err=True)
 
 
-def _try_keep(write: Any) -> None:
+def _try_keep(write: Callable[[], object]) -> None:
     """A full disk costs this file; the report is still shown."""
     try:
         write()

@@ -64,12 +64,11 @@ def scale(
     if html is not None:
         check_target(html, force)
     parsed = parse_command(command)
+    if "n" not in placeholders(parsed):
+        raise UsageError(f"the command {command!r} must hold {{n}} for the size")
     unknown = placeholders(parsed) - {"n", "seed"}
-    if "n" not in placeholders(parsed) or unknown:
-        raise UsageError(
-            f"the command {command!r} must hold {{n}} for the size"
-            + (f", and {{{min(unknown)}}} is unknown" if unknown else "")
-        )
+    if unknown:
+        raise UsageError(f"the command {command!r} holds {{{min(unknown)}}}; only {{n}} and {{seed}} are known")
     arms = {f"n={n}": Arm(f"n={n}", parsed, Path.cwd(), values={"n": n}) for n in chosen}
     folder = out or new_session_directory(Path("runs"), "scale")
     schedule = make_schedule(list(arms), runs, seed)
@@ -93,6 +92,5 @@ def scale(
     save_bytes(target, sweep_page(sweep).encode())
     click.echo(data if as_json else sweep_text(sweep))
     say(f"wrote {target}; sessions in {folder}")
-    if len(chosen) > 1:
-        first, last = sessions[f"n={chosen[0]}"][0], sessions[f"n={chosen[-1]}"][-1]
-        say(f"next: hotloop explain-gap {first} {last}")
+    first, last = sessions[f"n={chosen[0]}"][0], sessions[f"n={chosen[-1]}"][-1]
+    say(f"next: hotloop explain-gap {first} {last}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
 
 from ..errors import HotloopError, UnreadableError
-
-SESSION_FILE = "session.json"
 
 
 def find_sessions(folder: str) -> list[Path]:
@@ -68,13 +67,14 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
             click.echo(f"unreadable: {escape(str(row['problem']))}")
     if len(found) > last:
         click.echo(f"… {len(found) - last} earlier ones: --last {len(found)}")
-    readable = [row["session"] for row in rows if "problem" not in row]
+    readable = [str(row["session"]) for row in rows if "problem" not in row]
     if readable:
-        click.echo(f"\nnext: hotloop report {readable[-1]}")
+        click.echo(f"\nnext: hotloop report {escape(shlex.quote(readable[-1]))}")
 
 
 def _describe(path: Path) -> dict[str, object]:
     from ..analyse.report import make_report
+    from ..model.session import DIED, ENDED, RUNNING
     from ..record.blocks import find_largest
     from ..store.reader import Session
 
@@ -89,7 +89,7 @@ def _describe(path: Path) -> dict[str, object]:
         "session": str(path),
         "name": report.name,
         "start_unix_s": report.start_unix_ns / 1e9,
-        "state": "running" if "running" in states else "died" if report.processes[0].state == "died" else "ended",
+        "state": RUNNING if RUNNING in states else DIED if report.processes[0].state == DIED else ENDED,
         "processes": len(report.processes),
         "wall_s": report.wall_ns / 1e9,
         "iterations": report.iterations_closed,

@@ -15,6 +15,14 @@ from ..errors import UsageError
 from ..integrations.install import INTEGRATIONS
 
 FILE = "pyproject.toml"
+# What a setting may be, and how to say it; the others are lists of names.
+_TAKES: dict[str, tuple[Any, str]] = {
+    "name": (str, "a text in quotes"),
+    "duration": ((int, float), "a number of seconds"),
+    "max_iterations": (int, "a whole number"),
+    "lines": (bool, "true or false"),
+    "quiet": (bool, "true or false"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +49,12 @@ def _file(folder: Path) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        table = tomllib.loads(path.read_text("utf-8")).get("tool", {}).get("hotloop", {})
+        tools = tomllib.loads(path.read_text("utf-8")).get("tool", {})
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read ({error}); correct it, or run from another folder") from None
+    table = tools.get("hotloop", {}) if isinstance(tools, dict) else {}
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: `hotloop` in [tool] is no table; write [tool.hotloop] and the settings below it")
     known = {field.name for field in fields(Settings)}
     result = {}
     for key, value in table.items():
@@ -55,16 +66,16 @@ def _file(folder: Path) -> dict[str, Any]:
 
 
 def _checked(key: str, value: Any) -> Any:
-    wanted: Any = {"name": str, "duration": (int, float), "max_iterations": int, "lines": bool, "quiet": bool}.get(key)
-    if wanted is None:
+    if key not in _TAKES:
         if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
-            raise UsageError(f"`{key}` takes a list of names")
+            raise UsageError(f'`{key}` takes a list of names: {key} = ["one", "another"]')
         unknown = [word for word in value if key == "hooks" and word not in INTEGRATIONS]
         if unknown:
             raise UsageError(f"there are no hooks for {unknown[0]}; there are: {', '.join(INTEGRATIONS)}")
         return tuple(value)
+    wanted, words = _TAKES[key]
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-        raise UsageError(f"`{key}` in [tool.hotloop] cannot be {value!r}")
+        raise UsageError(f"`{key}` in [tool.hotloop] cannot be {value!r}; it takes {words}")
     if key in ("duration", "max_iterations") and value <= 0:
         raise UsageError(f"`{key}` must be more than 0, not {value!r}")
     return value

@@ -56,7 +56,7 @@ def parse_command(text: str) -> Command:
         words = words[1:]
     if words[:1] == ["-m"]:
         if len(words) < 2:
-            raise UsageError(f"the command {text!r} names no module after -m")
+            raise UsageError(f"the command {text!r} names no module after -m; give e.g. 'python -m package.train'")
         return Command(tuple(words[1:]), is_module=True)
     if not words:
         raise UsageError(f"the command {text!r} names no script; give e.g. 'python train.py --seed {{seed}}'")

@@ -46,4 +46,4 @@ def _apply(patch: Path, target: Path) -> None:
                     f"{patch} does not fit ({why[0][:160] if why else f'{tool} says no'}); make it with git diff there"
                 )
             return
-    raise UsageError(f"neither git nor patch is installed, so {patch} cannot be applied")
+    raise UsageError(f"neither git nor patch is installed, so {patch} cannot be applied; install one of them")

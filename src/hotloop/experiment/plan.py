@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Variant:
     expected: tuple[float, float] | None  # speed-up, from and to
     confidence: str
     note: str
+    is_option: bool = True  # False: measured to know a limit, nothing one would do
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,6 @@ class Goals:
 @dataclass(frozen=True, slots=True)
 class Plan:
     name: str
-    file: Path
     folder: Path  # where the commands run
     baseline: Variant
     variants: tuple[Variant, ...]
@@ -131,16 +131,16 @@ class _Reader:
                 raise self.fail(f"{v.name}: nothing is known for {{{min(unknown)}}}; only {{seed}} and a sweep's own names are")
         rounds = self._whole(quick if "rounds" in quick else table, "rounds", 5 if self.quick else 10)
         return Plan(
-            name=self._text(table, "name", self.path.stem, "the plan"), file=self.path, folder=folder, baseline=base,
-            variants=tuple(variants), goals=self._goals(table), rounds=rounds, margin=self._margin(table),
+            name=self._text(table, "name", self.path.stem, "the plan"), folder=folder, baseline=base, variants=tuple(variants),
+            goals=self._goals(table), rounds=rounds, margin=self._margin(table),
             unit=self._text(table, "unit", "", "the plan") or None, seed=self._whole(table, "seed", 1, least=0),
         )  # fmt: skip
 
     def _variant(self, item: Mapping[str, Any], where: str, command: Command, shared: dict[str, str]) -> Variant:
-        self._check_keys(item, "name command arguments environment patch expected confidence note", where)
+        self._check_keys(item, "name command arguments environment patch expected confidence note option", where)
         name = self._text(item, "name", "", where)
         if not name:
-            raise self.fail(f"{where} has no name")
+            raise self.fail(f'{where} has no name; write e.g. name = "batch push"')
         where = f"hypothesis {name!r}"
         command = self._command(item, "command", where) if "command" in item else command
         command = self._add(command, self._text(item, "arguments", "", where), where)
@@ -152,11 +152,11 @@ class _Reader:
             raise self.fail(f"{where} changes nothing; give it arguments, environment, patch or command")
         return Variant(
             name, command, {**shared, **self._environment(item, where)}, file, self._expected(item, where),
-            self._confidence(item, where), self._text(item, "note", "", where),
+            self._confidence(item, where), self._text(item, "note", "", where), self._is_option(item, where),
         )  # fmt: skip
 
     def _sweep(self, item: Mapping[str, Any], where: str, command: Command, shared: dict[str, str]) -> list[Variant]:
-        self._check_keys(item, "name grid arguments environment expected confidence note", where)
+        self._check_keys(item, "name grid arguments environment expected confidence note option", where)
         grid = self._table(item, "grid")
         if not grid or not all(
             isinstance(v, list) and v and all(isinstance(x, int | float | str) for x in v) for v in grid.values()
@@ -171,16 +171,24 @@ class _Reader:
             filled = fill(self._add(command, arguments, where), chosen)
             environment = {**shared, **self._environment(item, where)}
             note, hope = self._text(item, "note", "", where), self._expected(item, where)
-            out.append(Variant(name, filled, environment, None, hope, self._confidence(item, where), note))
+            confidence, option = self._confidence(item, where), self._is_option(item, where)
+            out.append(Variant(name, filled, environment, None, hope, confidence, note, option))
             if len(out) > MOST_VARIANTS:
                 raise self.fail(f"{where} has more than {MOST_VARIANTS} points; make the grid smaller")
         return out
 
+    def _is_option(self, item: Mapping[str, Any], where: str) -> bool:
+        value = item.get("option", True)
+        if not isinstance(value, bool):
+            raise self.fail(f"{where}: option is true or false")
+        return value
+
     def _goals(self, table: Mapping[str, Any]) -> Goals:
         goals = self._table(table, "goals")
-        self._check_keys(goals, "minimum stretch within expected_per_second", "[goals]")
+        keys = [field.name for field in fields(Goals)]
+        self._check_keys(goals, " ".join(keys), "[goals]")
         numbers: dict[str, float | None] = {}
-        for key in ("minimum", "stretch", "within", "expected_per_second"):
+        for key in keys:
             value = parse_speedup(goals[key]) if key in goals else None
             if key in goals and (value is None or value[0] != value[1]):
                 raise self.fail(f'[goals] {key} = {goals[key]!r} is no number; write e.g. "5x"')
@@ -199,7 +207,7 @@ class _Reader:
     def _table(self, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         value = table.get(key, {})
         if not isinstance(value, dict):
-            raise self.fail(f"{key} must be a table")
+            raise self.fail(f"{key} must be a table, written [{key}] or {key} = {{ … }}")
         return value
 
     def _list(self, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -263,5 +271,4 @@ class _Reader:
             raise self.fail(f"{where}: {error}") from None
 
     def _extend(self, v: Variant, arguments: str) -> Variant:
-        command = self._add(v.command, arguments, "[quick]")
-        return Variant(v.name, command, v.environment, v.patch, v.expected, v.confidence, v.note)
+        return replace(v, command=self._add(v.command, arguments, "[quick]"))

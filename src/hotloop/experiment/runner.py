@@ -48,7 +48,6 @@ class Progress:
 
     say: Callable[[str], None]
     total: int
-    done: int = 0
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def start(self, slot: Slot, left: Sequence[Slot]) -> None:

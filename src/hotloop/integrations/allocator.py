@@ -7,6 +7,7 @@ own readings and resets mean what they mean without us."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from . import _patch as p
@@ -80,37 +81,48 @@ class Allocator:
     # ---- what the user reads ----
 
     def _hook_readings(self, patches: p.Patches) -> None:
-        """Every reading in Python goes through one function of `torch.cuda.memory`, and every reset through two."""
+        """Every reading in Python goes through one function of `torch.cuda.memory`, and every reset through three."""
         module = self._torch.cuda.memory
-        nested = module.memory_stats_as_nested_dict
-
-        def memory_stats_as_nested_dict(device: Any = None) -> Any:
-            stats = nested(device)
-            if self._hidden:
-                index = self._torch.cuda._utils._get_device_index(device, optional=True)
-                for (name, pool), peak in self._hidden.get(index, {}).items():
-                    row = stats.get(name, {}).get(pool, {})
-                    if "peak" in row:
-                        row["peak"] = max(row["peak"], peak)
-            return stats
-
-        patches.put(module, "memory_stats_as_nested_dict", memory_stats_as_nested_dict)
-        for name in ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached"):
+        for name, around in (
+            ("memory_stats_as_nested_dict", self._correcting), ("reset_peak_memory_stats", self._forgetting),
+            ("reset_max_memory_allocated", self._forgetting), ("reset_max_memory_cached", self._forgetting),
+        ):  # fmt: skip
             function = getattr(module, name, None)
             if function is not None:
-                made = self._forgetting(function)
+                made = around(function)
                 patches.put(module, name, made)
                 if vars(self._torch.cuda).get(name) is function:
                     patches.put(self._torch.cuda, name, made)
 
-    def _forgetting(self, reset: Any) -> Any:
-        def forget(*args: Any, **keywords: Any) -> Any:
-            self._fold(self._stats()[2])
-            self._hidden.clear()
-            return reset(*args, **keywords)
+    def _correcting(self, nested: Any) -> Any:
+        @functools.wraps(nested)
+        def memory_stats_as_nested_dict(device: Any = None) -> Any:
+            stats = nested(device)
+            try:
+                for (name, pool), peak in (self._hidden.get(self._index(device), {}) if self._hidden and stats else {}).items():
+                    row = stats.get(name, {}).get(pool, {})
+                    if "peak" in row:
+                        row["peak"] = max(row["peak"], peak)
+            except Exception:
+                pass  # a device that is gone, or a version of torch that we do not know: the reading is as torch has it
+            return stats
 
-        forget.__name__, forget.__doc__ = reset.__name__, reset.__doc__
+        return memory_stats_as_nested_dict
+
+    def _forgetting(self, reset: Any) -> Any:
+        @functools.wraps(reset)
+        def forget(device: Any = None) -> Any:
+            try:
+                self._fold(self._stats()[2])
+                self._hidden.pop(self._index(device), None)
+            except Exception:
+                pass  # the call itself will say what is wrong with the device
+            return reset(device)
+
         return forget
+
+    def _index(self, device: Any) -> int:
+        return int(self._torch.cuda._utils._get_device_index(device, optional=True))
 
     def numbers(self) -> dict[str, Any]:
         allocated, reserved = self._peak

@@ -51,7 +51,6 @@ class Classes:
         self._models = patches.part("traced")
         self._is_model = is_model
         self._more = more  # of integrations: True when the class is dealt with
-        self._looked: set[str] = set()
 
     def look_at(self, cls: type) -> None:
         if cls.__module__.partition(".")[0] in _OTHERS or any(known(cls) for known in self._more):

@@ -7,20 +7,22 @@ script never notices. ROCm builds come by the same names."""
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..record import device, memory
+from ..record import device, marks, memory
 from ..record.marks import BETWEEN, Backend, Key, Wait
 from ..store.device import DEVICE_DIR
 from ..store.writer import write_json
 from . import _patch as p
-from . import allocator, transfers
+from . import allocator, lines, transfers
 
 WRITE_NS = 3_000_000_000
 EXIT_WAIT_S = 0.5
@@ -84,10 +86,9 @@ class Device:
 
     def __init__(self, patches: p.Patches, torch: Any, backend: Backend) -> None:
         self._recorder, self._torch, self._patches = patches.recorder, torch, patches
-        self._backend = backend
         self._captures = 0  # CUDA graphs being recorded, on any thread
         self.attribution = device.Attribution(backend, patches.note)
-        self.is_off = False
+        self.is_off = self._finished = False
         self.now_ns = backend.now_ns
         self._thread = threading.local()
         self._began_ns = self._wrote_ns = self.now_ns()
@@ -96,14 +97,12 @@ class Device:
         self.transfers = transfers.Transfers(patches, torch, self)
         self._hook_streams()
         self._hook_captures()
-        for module in (sys.modules[__name__], transfers, allocator, device):
+        for module in (sys.modules[__name__], transfers, lines, allocator, device, marks):
             p.hide_from_dynamo(torch, module)
         memory.set_device(self)
         self._recorder.set_on_edge(self.edge)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.switch_off)
-        import atexit
-
+            os.register_at_fork(after_in_child=_switch_off_later(self))
         atexit.register(self.finish)
 
     # ---- life ----
@@ -119,10 +118,14 @@ class Device:
 
     def finish(self) -> None:
         """The script ends: give the device a moment to reach the last marks, and write. Asked for, not waited for."""
-        if self.is_off:
+        if self._finished:
             return
+        self._finished = True
+        atexit.unregister(self.finish)
         self._recorder.set_on_edge(None)
         memory.set_device(None)
+        if self.is_off:
+            return
         try:
             until = time.monotonic() + EXIT_WAIT_S
             while not self.attribution.poll(closing=True) and time.monotonic() < until:
@@ -262,3 +265,15 @@ class Device:
                 self._captures += change if after else 0
 
         return captures
+
+
+def _switch_off_later(machine: Device) -> Callable[[], None]:
+    """For a forked child. Such a hook cannot be taken back, so it keeps nothing alive."""
+    found = weakref.ref(machine)
+
+    def forked() -> None:
+        alive = found()
+        if alive is not None:
+            alive.switch_off()
+
+    return forked

@@ -1,4 +1,8 @@
-"""What a script writes: print, logging, TensorBoard, and text written to files and terminals."""
+"""What a script writes: print, logging, TensorBoard, and text written to files and terminals.
+
+What lives here: the hook points of writing. Invariant: what is written stays as it is; of it, only the step
+that a script says it is at is read.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ..model.device import ON_HOST
 from ..store.device import DEVICE_DIR
 from ..store.writer import write_json
 from . import _patch as p
-from .transfers import Lines, Method
+from .lines import Lines, Method
 
 CALLS = ("item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__")
 WINDOW_NS = 20_000_000
@@ -38,6 +38,7 @@ class Reads:
         self._measured_ns = 0
         self._turns = self._counted = 0  # all, and those in windows: by these the counts are scaled, since counting takes time
         self.windows = 0
+        self._pid = os.getpid()
         self.is_off = not self._path
         patches.later(self.finish)
         atexit.register(self.finish)
@@ -63,11 +64,13 @@ class Reads:
         self._part.undo()
 
     def finish(self) -> None:
+        """Write what was counted; a forked child's counts are its parent's as well, and stay there."""
+        atexit.unregister(self.finish)
         if self._opened_ns and not self.is_off:
             self._close(self._now())
-        if self.is_off or not self._counted:
+        was_off, self.is_off = self.is_off, True
+        if was_off or not self._counted or os.getpid() != self._pid:
             return
-        self.is_off = True
         rows, scale = self.lines.numbers(), self._turns / self._counted
         for row in rows:
             row["count"] = round(row["count"] * scale)
@@ -86,11 +89,11 @@ class Reads:
         if self._part.closed:
             self.is_off = True
             return
+        self._opened_ns = now  # first: another thread may come by
         for name in CALLS:
             original = getattr(self._tensor, name)
             self._part.put(self._tensor, name, Method(original, self._tensor, self._counting(original, name.strip("_"))))
         self.windows += 1
-        self._opened_ns = now
 
     def _close(self, now: int) -> None:
         self._part.undo()

@@ -1,7 +1,7 @@
 """Stable-Baselines3 and sb3-contrib: rollouts, training, buffers, evaluation, callbacks, logger.
 
 What lives here: their hook points. Environments, policies and replay buffers are recognised as any others are; what is said
-here is which methods are whole phases.
+here is which methods are whole phases. Invariant: a class that is none of theirs, nor derived from one, is left to `classes`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Plain PyTorch: model calls, backward passes, optimizer steps, gradient clipping, copies, saves, tensors made of lists.
 
 What lives here: the hook points, and the sparse evidence a few calls in a hundred give (batch size, autograd, number type).
+Invariant: nothing here touches a device, and a compiler traces through what it knows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..model.phase import COLLECT, LEARN, STARTUP
 from ..record import imports
 from . import _patch as p
-from .reads import Reads
+from . import lines, reads
 
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
@@ -53,10 +54,11 @@ def install(patches: p.Patches, torch: Any) -> None:
     import copy
 
     patches.wrap(copy, "deepcopy", p.COPY)
-    p.hide_from_dynamo(torch, sys.modules[__name__])
+    for module in (sys.modules[__name__], reads, lines):
+        p.hide_from_dynamo(torch, module)
     if patches.trace is not None:
         _watch_deeply(patches, torch, watch, patches.trace)
-    watch.reads = Reads(patches, torch)
+    watch.reads = reads.Reads(patches, torch)
     if torch.version.cuda or torch.version.hip:  # a build that can; whether there is a device is the script's to find out
         from . import cuda
 
@@ -88,19 +90,18 @@ def _step_aside_for_compilers(patches: p.Patches, torch: Any) -> None:
 
 def _watch_compiler(patches: p.Patches, callback: Any) -> None:
     """Compilations, the first and those that a new shape or branch causes, are spans of the start-up."""
-    zone, handler = patches.zone("compile", STARTUP), callback.callback_handler
+    zone, handler, seen = patches.zone("compile", STARTUP), callback.callback_handler, 0
 
-    def begins(args: Any) -> None:
+    def begins(*_: Any) -> None:  # older versions of torch pass nothing
         zone.__enter__()
 
-    def ends(args: Any) -> None:
+    def ends(*_: Any) -> None:
+        nonlocal seen
         zone.__exit__(None, None, None)
-        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-        breaks = sum(counters["graph_break"].values()) if "graph_break" in counters else 0
-        patches.recorder.count_seen("~graph_breaks", max(0, breaks - seen[0]))
-        seen[0] = max(seen[0], breaks)
+        breaks = _graph_breaks()
+        patches.recorder.count_seen("~graph_breaks", max(0, breaks - seen))
+        seen = max(seen, breaks)
 
-    seen = [0]
     handler.register_start_callback(begins)
     handler.register_end_callback(ends)
 
@@ -110,6 +111,14 @@ def _watch_compiler(patches: p.Patches, callback: Any) -> None:
                 callbacks.remove(ours)
 
     patches.later(forget)
+
+
+def _graph_breaks() -> int:
+    """As the compiler counts them; 0 where it does so in a way we do not know."""
+    try:
+        return int(sum(sys.modules["torch._dynamo.utils"].counters.get("graph_break", {}).values()))
+    except (KeyError, AttributeError, TypeError):
+        return 0
 
 
 def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
@@ -144,6 +153,7 @@ def _watch_deeply(patches: p.Patches, torch: Any, watch: _Watch, settings: Trace
 
     window = DeepWindow(patches.recorder, torch, patches.session, settings, patches.note)
     patches.recorder.set_on_step(window.step)
+    patches.later(lambda: patches.recorder.set_on_step(None))
     watch.window = window
     atexit.register(window.finish)
     patches.later(window.finish)
@@ -155,7 +165,7 @@ class _Watch:
     def __init__(self, patches: p.Patches, torch: ModuleType) -> None:
         self._count, self._torch, self._note = patches.recorder.count_seen, torch, patches.note
         self.window: Any = None  # the deep window, while there is one
-        self.reads: Reads | None = None
+        self.reads: reads.Reads | None = None
         self._known_devices = {"cpu", "cuda", "meta"}
         self._steps: dict[int, int] = {}  # by optimizer
         self._updates = 0

@@ -1,4 +1,7 @@
-"""TorchRL: environments and collectors, whose classes are `nn.Module`s or hide behind them, advantages and replay buffers."""
+"""TorchRL: environments and collectors, whose classes are `nn.Module`s or hide behind them, advantages and replay buffers.
+
+What lives here: their hook points. Invariant: env steps are counted once, by the outermost environment.
+"""
 
 from __future__ import annotations
 

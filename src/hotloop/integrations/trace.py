@@ -38,7 +38,6 @@ class DeepWindow:
         self._spans: dict[Span, None] = {}
         self._complete = True
         self._clock = (0, 0)  # the same instant on the wall clock and on the recorder's
-        self._shard: tuple[str, int] | None = None  # file and descriptor of the recording
         self._closed = -1
         self.done = not settings.enabled
 
@@ -96,16 +95,16 @@ class DeepWindow:
                 self._since_ns = self._recorder.now()
 
     def _iterations(self) -> int:
-        """From the recording's own header, mapped or not: eight bytes."""
+        """From the recording's own header, mapped or not: eight bytes. Opened anew each time: a kept descriptor could be closed
+        by the script, and its number mean another file."""
         path = self._recorder.shard()
         if path is None:
             return -1
-        if self._shard is None or self._shard[0] != path:
-            if self._shard is not None:
-                os.close(self._shard[1])
-            self._shard = (path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        data = os.pread(self._shard[1], 8, schema.H_ITERATIONS * 8)
-        return int(struct.unpack("<Q", data)[0])
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(struct.unpack("<Q", os.pread(fd, 8, schema.H_ITERATIONS * 8))[0])
+        finally:
+            os.close(fd)
 
     # ---- the profiler ----
 
@@ -165,9 +164,6 @@ class DeepWindow:
     def _end(self) -> None:
         self.done = True
         self._spans = {}
-        if self._shard is not None:
-            os.close(self._shard[1])
-            self._shard = None
 
 
 def insert_spans(source: str, target: str, spans: list[Span], clock: tuple[int, int], gzip: bool) -> None:

@@ -1,4 +1,7 @@
-"""Worker processes and pools, what is waited for between them, and pauses of the garbage collector."""
+"""Worker processes and pools, what is waited for between them, and pauses of the garbage collector.
+
+What lives here: hook points of the standard library. Invariant: whatever is hooked blocks, or begins or ends a worker.
+"""
 
 from __future__ import annotations
 

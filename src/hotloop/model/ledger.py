@@ -15,12 +15,13 @@ Who may touch it: anyone; it is pure and needs the standard library only, so the
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import shard as m
 from .histogram import add_histograms, percentile
+from .phase import DECIDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Branch:
     kind: int
     calls: int
     self_ns: int
-    phase: int = 0  # its label's, or that of what it is in; see model/phase.py
+    phase: int = 0  # its label's, or that of what it is in, or of what is in it; see model/phase.py
     owns: bool = False  # its own time is work, also where it has parts
     after: int = 0  # of an inferred one: the phase before it, where that is another
 
@@ -136,8 +137,29 @@ def fold(shards: Sequence[m.Shard]) -> Ledger:
         balances += [Balance(index, track.id, track.name, *sums[track.id]) for track in shard.tracks]
         _tally(shard, index, corrected, taken, tallies)
     operations = tuple(sorted((t.finish() for t in tallies.values()), key=lambda o: (-o.union_ns, o.name)))
+    _infer_phases(tree, marks, self_ns)
     merged = tuple(Branch(p, n, k, calls[i], self_ns[i], *marks[i]) for i, (p, n, k) in enumerate(tree))
     return Ledger(tuple(balances), operations, merged, tuple(per_track), branch_of)
+
+
+def _infer_phases(tree: list[tuple[int, str, int]], marks: list[tuple[int, bool, int]], self_ns: list[int]) -> None:
+    """A span without a phase, its own or that of what it is in, has the phase of nearly all that was recognised in it, and what
+    it holds has it too: a user's `rollout` collects, and so does the `teacher` called in it."""
+    inside = [Counter[int]() for _ in tree]
+    for at in reversed(range(len(tree))):  # parents come before what is in them
+        parent, _, kind = tree[at]
+        phase = marks[at][0]
+        if phase in DECIDING and kind == m.USER:
+            inside[at][phase] += self_ns[at]
+        if parent >= 0:
+            inside[parent] += inside[at]
+    for at, (parent, _, kind) in enumerate(tree):
+        if marks[at][0] or kind not in (m.USER, m.OVERFLOW, m.WAIT):
+            continue
+        phase, ns = next(iter(inside[at].most_common(1)), (0, 0))
+        if ns < _NEARLY_ALL * sum(inside[at].values()) or not ns:
+            phase = marks[parent][0] if parent >= 0 and tree[parent][2] in (m.USER, m.OVERFLOW) else 0
+        marks[at] = (phase, *marks[at][1:])
 
 
 def find_containers(tree: Sequence[tuple[int, int, bool]]) -> set[int]:
@@ -152,6 +174,7 @@ def find_containers(tree: Sequence[tuple[int, int, bool]]) -> set[int]:
     return containers
 
 
+_NEARLY_ALL = 0.8
 MAX_DEPTH = 200  # what is nested deeper hangs beside its parent: those who write and read JSON go no deeper
 _COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.INFERRED: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}
 

@@ -1,6 +1,7 @@
 """An analysis as plain text, in seed 000's layout.
 
-Invariant: names are data: escaped, and cut to the columns they have.
+What lives here: an `Analysis` in, text out, and the cutting of texts to columns that charts use too. Invariant: names are
+data: escaped, and cut to the columns they have.
 """
 
 from __future__ import annotations

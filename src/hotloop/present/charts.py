@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ..analyse.bottlenecks import LARGE_MB, SLOW_MS, Analysis, Bottleneck
+from ..analyse.bottlenecks import LARGE_MB, SLOW_MS, Analysis, Bottleneck, score_parts
 from ..errors import UsageError
 from .analysis import fit, printable
 from .units import duration_text
@@ -133,14 +133,10 @@ def chart_scores(axes: Axes, analysis: Analysis) -> None:
     rows = analysis.bottlenecks[:MOST_BARS]
     if not rows:
         return say(axes, _nothing_ranked(analysis))
-    parts = {
-        "time": (BLUE, [0.4 * b.time_percent for b in rows]),
-        "time per call": (ORANGE, [0.3 * min(b.avg_time_ms, 100) for b in rows]),
-        "memory": (GREEN, [0.15 * min((b.memory_peak_mb or 0) / 100, 10) for b in rows]),
-        "GPU memory": (PURPLE, [0.15 * min((b.gpu_memory_peak_mb or 0) / 100, 10) for b in rows]),
-    }
+    scores = [score_parts(b.time_percent, b.avg_time_ms, b.memory_peak_mb or 0.0, b.gpu_memory_peak_mb or 0.0) for b in rows]
+    parts = (("time", BLUE), ("time per call", ORANGE), ("memory", GREEN), ("GPU memory", PURPLE))
     left = [0.0] * len(rows)
-    for label, (colour, values) in parts.items():
+    for (label, colour), values in zip(parts, zip(*scores, strict=True), strict=True):
         axes.barh(range(len(rows)), values, left=left, height=BAR, color=colour, label=label)
         left = [a + b for a, b in zip(left, values, strict=True)]
     notes(axes, left, [f"{b.score:.1f}" + f"  {' · '.join(b.levels)}" * bool(b.levels) for b in rows])
@@ -179,7 +175,7 @@ def chart_average_times(axes: Axes, analysis: Analysis) -> None:
     notes(axes, values, [duration_text(v * 1e6) for v in values])
     name_bars(axes, [b.name for b in rows])
     axes.xaxis.set_major_formatter(lambda ms, _: _time_tick(ms))
-    threshold(axes, SLOW_MS, "SLOW: above 100 ms")
+    threshold(axes, SLOW_MS, f"SLOW: above {SLOW_MS:g} ms")
     legend_above(axes)
 
 
@@ -204,7 +200,7 @@ def chart_memory(axes: Axes, analysis: Analysis) -> None:
         notes(axes, values, [_megabytes(v) if v else "" for v in values], offset)
     name_bars(axes, [b.name for b in rows])
     axes.xaxis.set_major_formatter(lambda mb, _: f"{mb:,.10g} MB")
-    threshold(axes, LARGE_MB, "flagged above 100 MB")
+    threshold(axes, LARGE_MB, f"flagged above {LARGE_MB:g} MB")
     legend_above(axes)
 
 

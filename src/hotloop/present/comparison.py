@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
-from ..analyse.compare import UNDECIDED, Comparison, Component, Returned
+from ..analyse.compare import EQUIVALENT, UNDECIDED, Comparison, Component, Returned
 from ..analyse.predictions import Outcome
 from ..analyse.runs import SINGULAR
 from ..analyse.stats import ADJUSTED, PAIRED, Interval
@@ -46,7 +46,7 @@ def verdict_text(c: Comparison) -> str:
     """The verdict, and what the design could have seen."""
     word = c.verdict.upper()
     facts = [] if c.p is None else [f"p = {c.p:.2g}"]
-    if c.verdict == "equivalent":
+    if c.verdict == EQUIVALENT:
         word = f"EQUIVALENT within ±{c.margin * 100:g} %"
     if c.reason:
         facts.insert(0, c.reason)
@@ -97,6 +97,13 @@ def signed_text(ns: float) -> str:
     return ("+" if ns > 0 else "-" if ns < 0 else "") + duration_text(abs(ns))
 
 
+def bounds_text(row: Component) -> str:
+    """The interval of a component's difference; nothing where there is none."""
+    if row.low_ns is None or row.high_ns is None:
+        return ""
+    return f"[{signed_text(row.low_ns)}, {signed_text(row.high_ns)}]"
+
+
 def _component_lines(c: Comparison) -> list[str]:
     head = f"change by component (own time in a run of {c.work:,} {escape(c.unit)}; sums to the total)"
     rows = [c.total, *c.components[:SHOWN]]
@@ -104,12 +111,8 @@ def _component_lines(c: Comparison) -> list[str]:
     lines = [head, f"  {'component':<{width}} {'A':>10} {'B':>10} {'change':>11}  {'95 % CI':<24} verdict"]
     for row in rows:
         name = escape(row.name)[:width]
-        change = (
-            f"[{signed_text(row.low_ns)}, {signed_text(row.high_ns)}]"
-            if row.low_ns is not None and row.high_ns is not None
-            else ""
-        )
-        cells = f"{duration_text(row.a_ns):>10} {duration_text(row.b_ns):>10} {signed_text(row.delta_ns):>11}  {change:<24}"
+        cells = f"{duration_text(row.a_ns):>10} {duration_text(row.b_ns):>10} {signed_text(row.delta_ns):>11}"
+        cells += f"  {bounds_text(row):<24}"
         lines.append(f"  {name:<{width}} {cells} {row.verdict}")
     rest = c.components[SHOWN:]
     if rest:
@@ -148,13 +151,20 @@ def _ledger_lines(outcomes: Sequence[Outcome]) -> list[str]:
         return []
     lines = ["", "predicted and actual (the baseline's findings)"]
     for x in outcomes:
-        p = x.prediction.speedup
-        said = "not acted on" if not x.acted_on else {True: "held", False: "did not hold", None: "open"}[x.held]
-        lines.append(f"  {escape(x.prediction.cause):<24} predicted {_range(p)}  actual {_range(x.actual)}  {said}")
+        numbers = f"predicted {range_text(x.prediction.speedup)}  actual {range_text(x.actual)}"
+        lines.append(f"  {escape(x.prediction.cause):<24} {numbers}  {outcome_text(x)}")
     return lines
 
 
-def _range(x: Interval) -> str:
+def outcome_text(x: Outcome) -> str:
+    return {True: "held", False: "did not hold", None: "open"}[x.held] if x.acted_on else "not acted on"
+
+
+def range_text(x: Interval) -> str:
+    """
+    >>> range_text(Interval(2.0, 1.5, 2.5)), range_text(Interval(2.0))
+    ('2.00x [1.50, 2.50]', '2.00x')
+    """
     return f"{x.mid:.2f}x" + ("" if x.low is None or x.high is None else f" [{x.low:.2f}, {x.high:.2f}]")
 
 

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 
 from ..analyse.compare import Comparison
 from ..analyse.predictions import Outcome
-from .comparison import design_text, interval_text, quality_text, saved_text, signed_text, unit_text, verdict_text
+from .comparison import (
+    bounds_text,
+    design_text,
+    interval_text,
+    outcome_text,
+    quality_text,
+    saved_text,
+    signed_text,
+    unit_text,
+    verdict_text,
+)
 from .html.drawings import Bar, draw_bars, draw_distributions
 from .html.plain import Markup, el, page, table
 from .units import duration_text
@@ -57,8 +67,8 @@ def comparison_sections(c: Comparison, outcomes: Sequence[Outcome], names: tuple
 def _component_table(c: Comparison) -> Markup:
     rows = []
     for r in (c.total, *c.components):
-        bounds = "" if r.low_ns is None or r.high_ns is None else f"[{signed_text(r.low_ns)}, {signed_text(r.high_ns)}]"
-        rows.append([r.name, duration_text(r.a_ns), duration_text(r.b_ns), signed_text(r.delta_ns), bounds, r.verdict])
+        times = [duration_text(r.a_ns), duration_text(r.b_ns), signed_text(r.delta_ns)]
+        rows.append([r.name, *times, bounds_text(r), r.verdict])
     return table(["component", "A", "B", "change", "95 % CI", "verdict"], rows)
 
 
@@ -73,14 +83,8 @@ def _return_section(c: Comparison) -> list[Markup]:
 def _ledger_section(outcomes: Sequence[Outcome]) -> list[Markup]:
     if not outcomes:
         return []
-    said = {True: "held", False: "did not hold", None: "open"}
     rows = [
-        [
-            x.prediction.cause,
-            interval_text(x.prediction.speedup, 2),
-            interval_text(x.actual, 2),
-            said[x.held] if x.acted_on else "not acted on",
-        ]
+        [x.prediction.cause, interval_text(x.prediction.speedup, 2), interval_text(x.actual, 2), outcome_text(x)]
         for x in outcomes
     ]
     return [el("section", el("h2", "Predicted and actual"), table(["cause", "predicted", "actual", ""], rows))]

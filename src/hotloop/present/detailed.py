@@ -72,7 +72,7 @@ def _category(c: Category) -> dict[str, Any]:
 
 def session_report(session: SessionData, report: Report, findings: Sequence[Finding] | None = None) -> dict[str, Any]:
     """A session's `profiling_report.json`, over all its processes."""
-    shown = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
+    shown = report.user_operations
     q = report.quality
     return {
         "timestamp": _timestamp(session.shards[0]),

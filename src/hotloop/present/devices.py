@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..analyse.devices import DeviceRow, Devices, share_operators
+from ..analyse.devices import BETWEEN, DeviceRow, Devices, share_operators
 from ..analyse.report import Report
 from ..model.device import COPY, CPU_OP, KERNEL, SYNC, TO_DEVICE, TO_HOST, Operators
 from ..record.summary import escape
@@ -46,8 +46,8 @@ def _devices(d: Devices, resources: Mapping[str, float], width: int) -> Renderab
     facts += [
         f"host blocked {duration_text(d.blocked_ns)}",
         f"measured {share_text(d.measured_share)} of it, the rest is scaled",
+        f"own cost {d.cost_share * 100:.2f} %",
     ]
-    facts.append(f"own cost {d.cost_share * 100:.2f} %")
     lines.append(Text(join_facts(facts, width, "  ")))
     if d.idle_in:
         what = ", ".join(f"{escape(name)} {share_text(share)}" for name, share in d.idle_in[:4])
@@ -132,7 +132,7 @@ def _operators(o: Operators, width: int) -> RenderableType:
     for row in [x for x in o.rows if x.kind in kinds][:OPS_SHOWN]:
         share = share_text(row.ns / whole) if whole else ""
         table.add_row(
-            "  " + escape(row.name)[:60], escape(row.label or "(between)"), count_text(row.calls), duration_text(row.ns), share
+            "  " + escape(row.name)[:60], escape(row.label or BETWEEN), count_text(row.calls), duration_text(row.ns), share
         )
     return Group(*lines, table, Text("  the whole timeline: open torch_trace.json in ui.perfetto.dev", style=FAINT), "")
 

@@ -30,7 +30,7 @@ def cause_text(cause: Cause) -> str:
 
 
 def headline(gap: Gap) -> list[str]:
-    small, large = (f"{duration_text(s.total_ns)}" for s in (gap.small, gap.large))
+    small, large = (duration_text(s.total_ns) for s in (gap.small, gap.large))
     what = EPISODES if EPISODES in gap.by_factor else WORK
     beyond = gap.ratio / gap.expected_ratio
     product = " × ".join(f"{gap.factors[f]:.3g} {f}" for f in FACTORS if f in gap.factors)
@@ -58,8 +58,13 @@ def counts_text(gap: Gap) -> str:
     return "\n".join(rows)
 
 
+def _factors(gap: Gap) -> list[str]:
+    """Those that this gap is split into, in the order of the columns."""
+    return [f for f in FACTORS if f in gap.by_factor]
+
+
 def _cells(gap: Gap) -> list[list[str]]:
-    shown = [f for f in FACTORS if f in gap.by_factor]
+    shown = _factors(gap)
     rows = [
         [
             "total",
@@ -75,7 +80,7 @@ def _cells(gap: Gap) -> list[list[str]]:
 
 
 def gap_text(gap: Gap) -> str:
-    heads = ["component", "small", "large", *(f for f in FACTORS if f in gap.by_factor)]
+    heads = ["component", "small", "large", *_factors(gap)]
     rows = [heads, *_cells(gap)[: SHOWN + 1]]
     widths = [min(36, max(len(row[i]) for row in rows)) for i in range(len(heads))]
     lines = [counts_text(gap), *headline(gap), "", "the difference, split exactly (rows and columns add up)"]
@@ -95,7 +100,7 @@ def gap_text(gap: Gap) -> str:
 
 
 def gap_page(gap: Gap) -> str:
-    heads = ["component", "small", "large", *(f for f in FACTORS if f in gap.by_factor)]
+    heads = ["component", "small", "large", *_factors(gap)]
     causes = [el("li", f"{signed_text(c.ns)}: {cause_text(c)}") for c in gap.causes[:20]]
     return page(
         "Explained gap",

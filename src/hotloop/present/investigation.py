@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..analyse.compare import UNDECIDED
 from ..analyse.investigation import Investigation, Result
-from ..analyse.stats import Interval
+from ..analyse.runs import units_text
 from ..record.summary import escape
-from .comparison import comparison_data, quality_text, unit_text
+from .comparison import comparison_data, quality_text, range_text
 from .comparison_page import comparison_sections
 from .html.drawings import Bar, draw_forest
 from .html.plain import Markup, el, page, table
@@ -49,7 +50,7 @@ def _actions(x: Investigation) -> list[str]:
         c = r.comparison
         if c is not None:
             saved = duration_text(-c.total.delta_ns)
-            lines.append(f"{r.hypothesis.name}: {_range(c.speedup)}, saves {saved} in {duration_text(c.total.a_ns)}")
+            lines.append(f"{r.hypothesis.name}: {range_text(c.speedup)}, saves {saved} in {duration_text(c.total.a_ns)}")
     return lines
 
 
@@ -61,18 +62,14 @@ def _doubts(x: Investigation) -> list[str]:
         if c is None:
             out.append(f"{r.hypothesis.name}: {r.problem}")
             continue
-        if c.verdict == "undecided":
+        if c.verdict == UNDECIDED:
             needed = "" if c.needed_pairs is None else f"; ±{c.margin * 100:g} % needs about {c.needed_pairs:,} rounds"
-            why = c.reason or "" if c.detectable is None else c.reason or f"catches ±{c.detectable * 100:.1f} %"
+            why = c.reason or ("" if c.detectable is None else f"catches ±{c.detectable * 100:.1f} %")
             out.append(f"{r.hypothesis.name}: undecided ({why}{needed})")
         out += [f"{r.hypothesis.name}: {note}" for note in c.quality.notes if note != c.reason]
-        if c.returned is not None and c.returned.verdict != "undecided":
+        if c.returned is not None and c.returned.verdict != UNDECIDED:
             out.append(f"{r.hypothesis.name}: return is {c.returned.verdict} ({c.returned.a:.4g} → {c.returned.b:.4g})")
     return out
-
-
-def _range(x: Interval) -> str:
-    return f"{x.mid:.2f}x" + ("" if x.low is None or x.high is None else f" [{x.low:.2f}, {x.high:.2f}]")
 
 
 def _facts(x: Investigation) -> list[str]:
@@ -80,7 +77,7 @@ def _facts(x: Investigation) -> list[str]:
     if x.baseline_rate is not None:
         rate = x.baseline_rate
         bounds = "" if rate.low is None or rate.high is None else f" [{rate_text(rate.low)}, {rate_text(rate.high)}]"
-        out.append(f"baseline speed: {rate_text(rate.mid)}{bounds} {unit_text(x.unit)}s a second")
+        out.append(f"baseline speed: {rate_text(rate.mid)}{bounds} {units_text(x.unit)} a second")
     return out
 
 
@@ -129,13 +126,12 @@ def investigation_markdown(x: Investigation) -> str:
 
 
 def investigation_page(x: Investigation) -> str:
-    measured = [r for r in x.results if r.comparison is not None]
+    measured = [(r.hypothesis, r.comparison) for r in x.results if r.comparison is not None]
     bars, hopes = [], []
-    for r in measured:
-        if r.comparison is not None:
-            s = r.comparison.speedup
-            bars.append(Bar(r.hypothesis.name, s.mid, s.low, s.high, f"{s.mid:.2f}x", r.comparison.verdict))
-            hopes.append(r.hypothesis.expected)
+    for h, c in measured:
+        s = c.speedup
+        bars.append(Bar(h.name, s.mid, s.low, s.high, f"{s.mid:.2f}x", c.verdict))
+        hopes.append(h.expected)
     sections = [
         el("section", *(el("p", fact) for fact in _facts(x))),
         el("section", el("h2", "Measured against expected"), *([draw_forest(bars, hopes)] if bars else []), _page_table(x)),
@@ -144,10 +140,9 @@ def investigation_page(x: Investigation) -> str:
             for title, items in _lists(x)
         ),
     ]
-    for r in measured:
-        if r.comparison is not None:
-            inner = comparison_sections(r.comparison, (), (x.baseline, r.hypothesis.command))
-            sections.append(el("details", el("summary", f"{r.hypothesis.name}: {quality_text(r.comparison)}"), *inner))
+    for h, c in measured:
+        inner = comparison_sections(c, (), (x.baseline, h.command))
+        sections.append(el("details", el("summary", f"{h.name}: {quality_text(c)}"), *inner))
     return page(x.name, *sections)
 
 

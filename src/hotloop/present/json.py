@@ -42,11 +42,7 @@ def report_data(
         "coverage": report.coverage,
         "sps": report.sps,
         "counters": report.counters,
-        "operations": [
-            _operation(o, report.wall_ns) | {"site": report.sites.get(o.name)}
-            for o in report.operations
-            if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)
-        ],
+        "operations": [_operation(o, report.wall_ns) | {"site": report.sites.get(o.name)} for o in report.user_operations],
         "waits": [_operation(o, report.wall_ns) for o in report.operations if o.kind == m.WAIT and o.calls],
         "tree": _tree(report),
         "balance": _balance(report.sheet),

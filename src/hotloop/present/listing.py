@@ -1,4 +1,7 @@
-"""Sessions side by side, as a table."""
+"""Sessions side by side, as a table.
+
+What lives here: the rows of `hotloop list` in, a rich table out; names are escaped.
+"""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ LANES_DRAWN = 16
 def draw_run(report: Report, history: Iterations | None) -> bytes:
     """Four charts on one page."""
     with page(1600, 1200) as figure:
-        ((rate, phases), (icicle, lanes)) = figure.subplots(2, 2)
+        ((rate, labels), (icicle, lanes)) = figure.subplots(2, 2)
         chart_rate(rate, history)
-        chart_phases(phases, history)
+        chart_labels(labels, history)
         chart_icicle(icicle, report.sheet)
         chart_lanes(lanes, report)
         return png_of(figure)
@@ -88,7 +88,7 @@ def _smooth(values: Floats, window: int) -> Floats:
     return np.convolve(values, ones, "same") / np.convolve(np.ones(len(values)), ones, "same")
 
 
-def chart_phases(axes: Axes, history: Iterations | None) -> None:
+def chart_labels(axes: Axes, history: Iterations | None) -> None:
     """What each iteration's time went to: the largest labels' own time, stacked."""
     axes.set_title("Time of an iteration by label")
     if history is None or not history.series.exclusive:

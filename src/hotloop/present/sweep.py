@@ -1,10 +1,13 @@
-"""A sweep over sizes as text, HTML with plots, and JSON."""
+"""A sweep over sizes as text, HTML with plots, and JSON.
+
+What lives here: a `Sweep` in, documents out; one table of cells feeds text and page. Names from a session are escaped.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..analyse.scaling import Law
+from ..analyse.scaling import CONSTANT, LINEAR, LOGLINEAR, PIECEWISE, Law
 from ..analyse.sweep import Sweep
 from ..record.summary import escape
 from .html.drawings import draw_scaling
@@ -17,25 +20,26 @@ HEADS = ("component", "smallest", "largest", "law", "exponent b", "growth", "hel
 
 
 def law_text(law: Law) -> str:
+    """The law as a formula in n."""
 
     def seconds(s: float) -> str:
         return duration_text(s * 1e9)
 
-    if law.model == "constant":
+    if law.model == CONSTANT:
         return seconds(law.fixed_s)
-    if law.model == "piecewise":
+    if law.model == PIECEWISE:
         return f"{seconds(law.fixed_s)} + {seconds(law.slope_s)}·n, from {law.knee:g} on {seconds(law.slope_after_s)}·n"
-    shape = {"linear": "n", "n log n": "n·log₂n"}.get(law.model, f"n^{law.exponent:.2f}")
+    shape = {LINEAR: "n", LOGLINEAR: "n·log₂n"}.get(law.model, f"n^{law.exponent:.2f}")
     fixed = f"{seconds(law.fixed_s)} + " if law.fixed_s > 1e-9 else ""
     return f"{fixed}{seconds(law.slope_s)}·{shape}"
 
 
-def _cells(law: Law, small: int, large: int) -> list[str]:
+def _cells(law: Law, smallest: int) -> list[str]:
     bounds = law.exponent_bounds
     exponent = f"{law.exponent:.2f} [{bounds.low:.2f}, {bounds.high:.2f}]" if bounds else f"{law.exponent:.2f} (no interval)"
     if bounds and bounds.high - bounds.low > 2.5:  # next to nothing varies with n
         exponent = "any"
-    first = [s for n, s in law.points if n == small]
+    first = [s for n, s in law.points if n == smallest]
     held = ""
     if law.agrees is not None:
         held = f"{duration_text(law.held_out_s * 1e9)} predicted: {'agrees' if law.agrees else 'DOES NOT AGREE'}"
@@ -44,8 +48,8 @@ def _cells(law: Law, small: int, large: int) -> list[str]:
 
 
 def _rows(sweep: Sweep) -> list[list[str]]:
-    sizes = [run.size for run in sweep.runs]
-    return [_cells(law, min(sizes), max(sizes)) for law in (sweep.total, *sweep.laws)]
+    smallest = min(run.size for run in sweep.runs)
+    return [_cells(law, smallest) for law in (sweep.total, *sweep.laws)]
 
 
 def _facts(sweep: Sweep) -> list[str]:

@@ -19,7 +19,6 @@ from rich.text import Text
 from ..analyse.bottlenecks import Analysis
 from ..analyse.iterations import Iterations
 from ..analyse.report import Report
-from ..model import shard as m
 from ..model.finding import Finding
 from ..model.ledger import Operation
 from ..model.session import Source
@@ -141,8 +140,7 @@ def _sum_lines(report: Report, sheet: Sheet, width: int) -> list[Text]:
         line.append(f"{FILL[kind]} ", style=STYLE[kind])
         line.append(f"{WORD[kind]} {step / 10:.1f}")
     line.append(" = 100.0 %")
-    lines = [line]
-    return lines + fold_text(inferred_text(report), width, style=FAINT)
+    return [line, *fold_text(inferred_text(report), width, style=FAINT)]
 
 
 def _owners(report: Report, width: int) -> list[RenderableType]:
@@ -199,7 +197,7 @@ def _table(width: int, *heads: tuple[str, str]) -> Table:
 
 
 def _operations(report: Report, analysis: Analysis, width: int) -> RenderableType | None:
-    shown = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
+    shown = report.user_operations
     if not shown:
         return Padding(Text('No span was recorded: wrap a part of the loop in `with hotloop.profile("name")`.'), (0, 0, 1, 0))
     ranked = {b.name: b for b in (*analysis.bottlenecks, *analysis.rare)}

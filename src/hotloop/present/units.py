@@ -1,4 +1,7 @@
-"""Numbers as people read them: durations with a unit, shares, counts, a sparkline."""
+"""Numbers as people read them: durations with a unit, shares, counts, a sparkline.
+
+What lives here: the only place that formats them. Invariant: shares that are rounded together add up.
+"""
 
 from __future__ import annotations
 

@@ -31,8 +31,16 @@ def end_text(meta: Mapping[str, Any]) -> str:
     how = said.get("how") if isinstance(said, dict) else None
     if not isinstance(how, str) or not how or how == "ended by itself":
         return ""
-    verb = "was " if how.startswith("killed") else ""
-    return f"the script {verb}{escape(how[:200])}; this is what it did until then"
+    return f"{how_text(how[:200])}; this is what it did until then"
+
+
+def how_text(how: str) -> str:
+    """How the script ended, as a sentence goes on with it.
+
+    >>> how_text("killed by SIGINT"), how_text("ended by itself")
+    ('the script was killed by SIGINT', 'the script ended by itself')
+    """
+    return f"the script {'was ' if how.startswith('killed') else ''}{escape(how)}"
 
 
 def work_facts(counters: Mapping[str, int]) -> list[str]:

@@ -38,7 +38,7 @@ class Attribution:
                  window_ns: int = WINDOW_NS) -> None:  # fmt: skip
         self._backend, self._note = backend, note
         self._pool_size, self._budget, self._window_ns = pool, budget, window_ns
-        self._free: list[Any] = []
+        self._free: dict[int, list[Any]] = {}  # by device: an event stays with the one it was first recorded on
         self._made = 0
         self._turns: list[None] = [None]  # whoever takes it is at work here
         self._window: Window | None = None
@@ -131,8 +131,10 @@ class Attribution:
 
     def poll(self, closing: bool = False) -> bool:
         """Resolve what the device has reached; True when nothing is left. `closing`: the window ends here."""
-        if self.broken or not self._alone():
+        if self.broken:
             return True
+        if not self._alone():
+            return False
         try:
             if closing:
                 now = self._backend.now_ns()
@@ -195,7 +197,7 @@ class Attribution:
         if window.marks:
             window.end_ns = now
             self._pending.append(window)
-        self._resume_ns = max(now, self.began_ns + int(self.cost_ns / self._budget))
+        self._resume_ns = max(now, self._resume_ns, self.began_ns + int(self.cost_ns / self._budget))
 
     def _seal(self, window: Window) -> None:
         """A last mark on the current stream, so that the work since the one before is in the window."""
@@ -214,7 +216,7 @@ class Attribution:
         if join and last is not None and before - last.after_ns < CLOSE_NS:
             window.owners[stream] = owner
             return last
-        event = self._take()
+        event = self._take(stream[0])
         if event is None:
             self._drop(window, before)
             return None
@@ -227,18 +229,27 @@ class Attribution:
         self.marks += 1
         return mark
 
-    def _take(self) -> Any:
-        if self._free:
-            return self._free.pop()
+    def _take(self, device: int) -> Any:
+        if self._free.get(device):
+            return self._free[device].pop()
         if self._made >= self._pool_size:
-            return None
+            others = next((events for events in self._free.values() if events), None)
+            if others is None:
+                return None
+            others.pop()  # one for one
+            self._made -= 1
         self._made += 1
         return self._backend.make_event()
+
+    def _give_back(self, marks: Iterable[Mark]) -> None:
+        for mark in marks:
+            self._free.setdefault(mark.stream[0], []).append(mark.event)
 
     def _drop(self, window: Window, now: int) -> None:
         """No event is left: the device is far behind. What was marked of this window tells nothing without its end."""
         self.dropped += 1
-        self._free += [mark.event for mark in window.marks]
+        self._give_back(window.marks)
+        window.marks.clear()
         self._window = None
         self._resume_ns = now + RETRY_NS
 
@@ -258,7 +269,7 @@ class Attribution:
             used = [anchor[0] for anchor in self._anchors.values()]
             self._resolve(window)
             kept = {id(anchor[0]) for anchor in self._anchors.values()}
-            self._free += [mark.event for mark in (*used, *window.marks) if id(mark) not in kept]
+            self._give_back(mark for mark in (*used, *window.marks) if id(mark) not in kept)
             self._pending.pop(0)
 
     def _resolve(self, window: Window) -> None:
@@ -292,8 +303,9 @@ class Attribution:
         self.measured_ns += length
         self.windows += 1
         reach = [*self._recent, *segments]
+        in_order = sorted(reach)
         for wait in window.waits:
-            self._charge(wait, reach, reached[id(wait.mark)], scale)
+            self._charge(wait, in_order, reached[id(wait.mark)], scale)
         self._recent = reach[-MOST_RECENT:]
 
     def _times(self, window: Window) -> dict[int, int]:
@@ -322,7 +334,7 @@ class Attribution:
         the mark taken just before; what it took from there on is its own copy."""
         whole = max(0, wait.end_ns - wait.begin_ns)
         at, charged = wait.begin_ns, 0
-        for start, end, where, owner in sorted(segments):
+        for start, end, where, owner in segments:
             own = where == wait.mark.stream
             begin, upto = max(start, at), min(end, wait.end_ns, reached_ns if own else end)
             if upto <= begin or not (own or wait.everything):

@@ -39,9 +39,17 @@ def redact(arguments: list[str]) -> list[str]:
     return out
 
 
+def working_directory() -> str:
+    """Empty where somebody has removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def git_commit(start: str) -> dict[str, str] | None:
-    """Commit and branch of the repository around `start`, read from its files."""
-    folder = os.path.abspath(start)
+    """Commit and branch of the repository around `start`, a directory, read from its files."""
+    folder = start
     while True:
         git = os.path.join(folder, ".git")
         if os.path.isdir(git):

@@ -1,4 +1,7 @@
-"""Seed 002's files: `raw/NAME_TIME.json` and `reports/NAME_TIME_summary.txt` below one folder."""
+"""Seed 002's files: `raw/NAME_TIME.json` and `reports/NAME_TIME_summary.txt` below one folder.
+
+What lives here: their names, and writing them. Invariant: no file is overwritten.
+"""
 
 from __future__ import annotations
 

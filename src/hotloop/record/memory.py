@@ -103,7 +103,11 @@ class PeakMeter:
 
     def _collect(self) -> None:
         """Give the mark's height to everyone who is open, and set it back."""
-        mark = self._mark()
+        try:
+            mark = self._mark()
+        except (OSError, ValueError):  # no descriptor is left
+            self.method = END_POINTS
+            return
         self._lifetime_peak = max(self._lifetime_peak, mark)
         for other in self._open:
             other.peak = max(other.peak, mark)
@@ -148,7 +152,7 @@ class PeakMeter:
     def restore(self) -> None:
         """Put the mark up to where it would be without us."""
         with self._lock:
-            if self.method != KERNEL_PEAK:
+            if not self._lifetime_peak:
                 return
             try:
                 mark = self._mark()

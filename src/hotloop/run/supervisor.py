@@ -1,7 +1,7 @@
 """`hotloop run`: starts the script as a child, samples it from outside, and says afterwards what happened.
 
 What lives here: the parent's side. The child is the user's command, word for word: same interpreter, directory, arguments and
-standard streams; only two environment variables are added. Invariant: nothing the supervisor does or fails to do changes how
+standard streams; only three environment variables are set. Invariant: nothing the supervisor does or fails to do changes how
 the script ends, and if the supervisor is killed the script runs on and the recording stays readable.
 """
 
@@ -92,6 +92,7 @@ def run_child(plan: Plan) -> Outcome:
     try:
         child = subprocess.Popen(plan.command, env=environment)
     except OSError as error:
+        forward.restore()
         raise UsageError(f"{plan.command[0]} could not be started ({error.strerror or error})") from None
     forward.to(child)
     meta["pid"] = child.pid

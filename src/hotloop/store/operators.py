@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ def read_trace(path: Path) -> list[TraceRow]:
         opened: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # noqa: SIM115
         with opened as file:
             data = file.read(MOST_TRACE_BYTES + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UnreadableError(f"{path} cannot be read ({error})") from None
     if len(data) > MOST_TRACE_BYTES:
         raise UnreadableError(
@@ -62,14 +63,15 @@ def read_trace(path: Path) -> list[TraceRow]:
         raise UnreadableError(f"{path} is no trace of torch.profiler") from None
     rows = []
     for event in events if isinstance(events, list) else ():
-        kind = _KINDS.get(event.get("cat", "")) if isinstance(event, dict) and event.get("ph") == "X" else None
+        category = event.get("cat") if isinstance(event, dict) and event.get("ph") == "X" else None
+        kind = _KINDS.get(category) if isinstance(category, str) else None
         if kind is not None:
             try:
                 args = event.get("args") or {}
                 tid = event["tid"] if isinstance(event["tid"], int) else 0
                 start, dur = round(event["ts"] * 1000), round(event["dur"] * 1000)
                 rows.append(TraceRow(kind, str(event["name"]), tid, start, max(0, dur), int(args.get("correlation", 0))))
-            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
                 continue
     rows.sort(key=lambda row: (row.start_ns, -row.dur_ns))
     return rows

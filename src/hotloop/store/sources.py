@@ -74,7 +74,7 @@ def read_sources(data: bytes) -> dict[str, Source]:
     try:
         files = json.loads(data)["files"]
         return {str(name): _source(said) for name, said in list(files.items())[:_MOST_FILES]}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}
 
 

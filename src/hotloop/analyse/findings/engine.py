@@ -16,8 +16,8 @@ from ...errors import UsageError
 from ...model.finding import Finding
 from ...model.session import SessionData
 from ..report import Report
-from .evidence import Evidence, Where
-from .rule import Candidate, Cause, percent, predict
+from .evidence import Evidence
+from .rule import Candidate, predict
 
 # Most specific first: this is the order in which they claim time.
 ORDER = (
@@ -36,20 +36,24 @@ def causes() -> dict[str, ModuleType]:
     return {module.CAUSE.id: module for module in modules}
 
 
+def check_causes(names: Iterable[str]) -> None:
+    """Refuse, in one sentence, a name that is no cause's."""
+    for name in names:
+        if name not in causes():
+            raise UsageError(f"{name} is no cause; `hotloop explain` lists them")
+
+
 def find_findings(
     session: SessionData, report: Report, select: Collection[str] = (), ignore: Collection[str] = ()
 ) -> tuple[Finding, ...]:
     """What slows this run down, largest gain first."""
-    known = causes()
-    for name in (*select, *ignore):
-        if name not in known:
-            raise UsageError(f"{name} is no cause; `hotloop explain` lists them")
+    check_causes((*select, *ignore))
     if not report.phases.known:
         return ()
     evidence = Evidence(session, report)
     claimed: set[int] = set()
     candidates = []
-    for name, module in known.items():
+    for name, module in causes().items():
         if name in ignore or (select and name not in select):
             continue
         found = _claim(module.look(evidence), evidence, claimed)
@@ -102,18 +106,3 @@ def _verify(session: SessionData) -> str:
     words = [w for w in command[1:] if isinstance(w, str)] if isinstance(command, list) else []
     script = " ".join(words) or "train.py"
     return f'hotloop ab "{script}" "{script}"  # the second with the fix'
-
-
-def verdict(findings: Iterable[Finding], report: Report) -> str:
-    """One sentence when nothing stands out."""
-    if any(f.severity != "note" for f in findings) or not report.phases.phases:
-        return ""
-    from ...model.phase import phase_name
-
-    top = report.phases.phases[0]
-    return (
-        f"nothing stands out: compute-bound in {phase_name(top.code)} ({percent(top.total_ns / max(1, report.phases.loop_ns))})"
-    )
-
-
-__all__ = ["ORDER", "Cause", "Where", "causes", "find_findings", "verdict"]

@@ -15,9 +15,9 @@ from functools import cached_property
 from ...model import phase as ph
 from ...model import shard as m
 from ...model.session import SessionData
-from ..environments import Environment, list_environments
+from ..environments import Environment
 from ..lines import Look, guess_phase, phases_of_lines, read_looks
-from ..owners import ENV, FRAMEWORK, YOURS, owner_of
+from ..owners import ENV, FRAMEWORK, YOURS, is_yours, owner_of
 from ..report import Report
 
 _NESTED = re.compile(r"(\.<locals>)?\.<(listcomp|genexpr|dictcomp|setcomp|lambda)>$")  # part of the function they are in
@@ -60,13 +60,13 @@ class Evidence:
     def __init__(self, session: SessionData, report: Report) -> None:
         self.session, self.report = session, report
         self.ledger = report.ledger
-        self.main = next((b for b in self.ledger.balances if b.shard == 0), None)
+        self.main_track = next((b.track for b in self.ledger.balances if b.shard == 0), 0)
         self.loop_ns = max(1, report.phases.loop_ns - report.phases.profiler_ns)
         self.looks = read_looks(session.shards, self.ledger)
         self.counters, self.facts = report.counters, report.facts
         self.env_steps = self.counters.get("env_steps", 0)
         self.updates = self.counters.get("updates", 0)
-        self.slices = self._slice(0, self.main.track if self.main else 0)
+        self.slices = self._slice(0, self.main_track)
 
     # ---- slices ----
 
@@ -163,7 +163,11 @@ class Evidence:
 
     @staticmethod
     def is_yours(place: m.Place) -> bool:
-        return owner_of(place.file) == YOURS and not place.file.startswith("<")
+        return is_yours(place.file)
+
+    def innermost(self, places: Sequence[m.Place]) -> m.Place | None:
+        """The innermost place in the user's own code, if there is one."""
+        return next((p for p in reversed(places) if self.is_yours(p)), None)
 
     def is_script(self, where: Where) -> bool:
         return bool(where.file) and owner_of(where.file) == YOURS
@@ -230,10 +234,16 @@ class Evidence:
         wanted = where.file, where.function
         return [x for x in self.slices if any((p.file, _NESTED.sub("", p.function)) == wanted for p in x.places)]
 
-    # ---- other lanes ----
+    # ---- the machine, other lanes ----
+
+    @property
+    def host_cores(self) -> int:
+        """As `session.json` says, which anyone may have written; 1 where it does not."""
+        host = self.session.meta.get("host")
+        cores = host.get("cores") if isinstance(host, dict) else None
+        return cores if type(cores) is int and cores > 0 else 1
 
     @cached_property
     def env_lanes(self) -> list[Environment]:
         """The environments that are stepped outside the main thread, one by one."""
-        main = self.main.track if self.main else 0
-        return [x for x in list_environments(self.session) if (x.shard, x.track) != (0, main)]
+        return [x for x in self.report.environments if (x.shard, x.track) != (0, self.main_track)]

@@ -1,6 +1,6 @@
 """What grows with the run: the cost of a label per env step, memory, and the opposite, a slow beginning.
 
-What lives here: comparisons of the first third of the iterations with the last, robust against a few odd ones. Used by the
+What lives here: comparisons of the first quarter of the iterations with the last, robust against a few odd ones. Used by the
 causes that are about growth. The test for a trend itself is the report's (analyse/trend.py).
 """
 
@@ -13,9 +13,9 @@ from itertools import pairwise
 from statistics import median
 
 from ...model import shard as m
+from ..devices import BETWEEN
 from .evidence import Evidence
 
-BETWEEN = "(between)"
 _LEAST_ROWS = 16
 _BINS = 8
 _RISING = 0.75  # rank correlation with the order of the stretches

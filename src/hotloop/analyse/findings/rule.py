@@ -1,14 +1,14 @@
 """What a rule says: a cause, the time it claims, the place, and what fixing it gains.
 
 What lives here: `Cause` (id, one sentence, action), `Candidate`, and the gain model. The loop is serial where the main thread
-is: without a share `s` of its time it takes `1 - s` of the time. Low: half of the culprit goes; mid: what the action removes;
-high: all of it, and the cost that came with it.
+is: without a share `s` of its time it takes `1 - s` of the time. Mid: what the action removes goes; low: two fifths of that;
+high: nearly twice that, and the cost that came with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...model.finding import Gain
 from .evidence import Evidence, Slice, Where
@@ -33,7 +33,7 @@ class Candidate:
     share: float | None = None  # where it is not the slices' time
     removes: float = 0.95  # of the share, what the action removes
     extra: float = 0.0  # what a fix may gain beyond the share (cost that came with the culprit)
-    evidence: tuple[str, ...] = field(default=())
+    evidence: tuple[str, ...] = ()
     gain: Gain | None = None  # where the model is another
     action: str = ""
 
@@ -62,6 +62,11 @@ def percent(share: float) -> str:
 
 def total(slices: Iterable[Slice]) -> float:
     return sum(x.ns for x in slices)
+
+
+def join(*groups: Iterable[Slice]) -> list[Slice]:
+    """All of them, each once."""
+    return list({x.index: x for group in groups for x in group}.values())
 
 
 def function_name(where: Where) -> str:

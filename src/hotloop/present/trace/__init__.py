@@ -15,7 +15,6 @@ from .chrome import chrome_trace
 from .folded import collapsed, speedscope
 from .timeline import NO_EVENTS, keep_events, make_timeline
 
-FORMATS = ("chrome", "speedscope", "collapsed")
 LIMIT = 1_000_000
 EARLY_SHARE = 0.25  # of the limit: how a run begins; the rest shows where it got to
 
@@ -29,7 +28,7 @@ class Export:
 
 
 def export(session: SessionData, format: str, limit: int = LIMIT) -> Export:
-    """The session as text of one of FORMATS."""
+    """The session as text; `format` is chrome, speedscope or collapsed."""
     ledger = fold(session.shards)
     if format == "collapsed":
         total = sum(balance.lifetime_ns for balance in ledger.balances)

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from ...analyse.timeline import TASKS
 from ...model import shard as m
 from ...model.ledger import Ledger
 from ...model.session import ENDED, SEGMENT, SessionData
 from .names import Stacks, clean, quote
-from .timeline import OPEN, TASKS, Lane, Timeline
+from .timeline import OPEN, Lane, Timeline
 
 VERSION = 1
 MB = 1 << 20

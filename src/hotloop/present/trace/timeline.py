@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...analyse.timeline import FAR_NS
 from ...model.session import SEGMENT, Events, SessionData
 from ...model.shard import Shard
 
 OPEN = 2  # beside SEGMENT: the span was open when the recording ended
-TASKS = -1  # the track of spans whose task was awaiting
 MAX_LANES = 1000  # per track; no viewer shows more
 TRIES = 8  # lanes looked at for a parent; more would make a thousand tasks slow
 CHUNK = 1 << 14  # events that are lines of text at the same time
-FAR_NS = 1 << 60  # times beyond are nonsense from a damaged file; two of them still add up within 64 bits
 
 _TYPES = {"start": "i8", "dur": "i8", "path": "u4", "iteration": "u4", "shard": "u4", "track": "i4", "flags": "u4"}
 _ROW = np.dtype(list(_TYPES.items()))
@@ -38,7 +37,7 @@ class Lane:
     """Events that nest. A track has one, and more where generators' and tasks' spans overlap."""
 
     shard: int
-    track: int  # or TASKS
+    track: int  # or TASKS of analyse.timeline
     number: int  # 0: the track itself
     rows: Rows
 

@@ -1,8 +1,8 @@
 /* hotloop.record._zone: the native recorder.
  *
  * What lives here: the Python face of the recorder: zones, profiled functions and module functions. The machine behind
- * it is in the headers, in the order clock, shard, tree, track, hot, lift, rows, waits. `record/zone.py` is its twin in
- * Python: same names, same behaviour, same file.
+ * it is in the headers, in the order clock, shard, tree, track, hot, lift, rows, phases, hooks, waits, sampler.
+ * `record/twin` is its twin in Python: same names, same behaviour, same file.
  *
  * Invariant: after the arguments are read, nothing here raises. */
 #define PY_SSIZE_T_CLEAN
@@ -72,7 +72,7 @@ static Zone *zone_new(PyObject *name, uint32_t kind) {
     return zone;
 }
 
-/* The zone of a name (a new reference). Whatever is no string becomes one. */
+/* Where a span is opened, if its label has no place yet. */
 COLD static void note_site(Zone *zone, PyFrameObject *frame) {
     if (!frame) return;
     PyCodeObject *code = PyFrame_GetCode(frame);
@@ -82,6 +82,7 @@ COLD static void note_site(Zone *zone, PyFrameObject *frame) {
     label_place(zone);
 }
 
+/* The zone of a name (a new reference). Whatever is no string becomes one. */
 COLD static Zone *zone_of(PyObject *name) {
     PyObject *text;
     if (PyUnicode_CheckExact(name)) text = Py_NewRef(name);
@@ -112,14 +113,19 @@ COLD static Zone *zone_of(PyObject *name) {
     return (Zone *)Py_XNewRef((PyObject *)zone);
 }
 
-/* A new recording begins: names that nobody holds make room, so that a flood of names in one does not spoil the next. */
+/* A new recording begins: names that nobody holds make room, so that a flood of names in one does not spoil the next. A `with`
+ * that is open now holds only one half of its zone. */
+static int zone_held(Zone *zone) {
+    return zone->kind != KIND_USER || Py_REFCNT(zone) != 2 || Py_REFCNT(zone->enter) != 1 || Py_REFCNT(zone->exit) != 1;
+}
+
 static void zones_prune(void) {
     if (tr.zone_count <= MAX_ZONES / 2) return;
     for (size_t i = 0; i < CACHE; i++) Py_CLEAR(cache[i].name);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < tr.zone_count; i++) {
         Zone *zone = tr.zones[i];
-        if (zone->kind == KIND_USER && Py_REFCNT(zone) == 2 && !PyDict_DelItem(zones_by_name, zone->name)) Py_DECREF(zone);
+        if (!zone_held(zone) && !PyDict_DelItem(zones_by_name, zone->name)) Py_DECREF(zone);
         else tr.zones[kept++] = zone;
     }
     PyErr_Clear();
@@ -257,6 +263,7 @@ COLD static void look_at_caller(Zone *zone) {
             rec->site_bytes = rec->site ? strlen(text) : 0;
             rec->flags |= FLAG_HELD_ACROSS_YIELD;
         }
+        if (!site) swallow_error();
         Py_XDECREF(site);
         PyErr_Clear();
     }
@@ -369,7 +376,7 @@ static PyObject *py_step(PyObject *module, PyObject *unused) {
         if (!result) {
             if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL; /* Ctrl-C is the user's */
             PyErr_Clear();
-            lose(LOSS_INTERNAL);
+            if (sh.head) lose(LOSS_INTERNAL);
         }
         Py_XDECREF(result);
         if (self->gen == page->gen) charge(self, now()); /* what was printed is our time */
@@ -530,6 +537,8 @@ static PyObject *py_reset(PyObject *module, PyObject *unused) {
     g.manual_steps = by_hand;
     g.learns = learns;
     Track *mine = self;
+    uint64_t told_from = edges_from;
+    edges_from = UINT64_MAX; /* nothing begins here that anybody waits for */
     for (uint32_t i = 0, z = 0; i < count; i++) {
         int lost = track_attach(tracks[i]);
         for (uint32_t d = 0; d < depths[i]; d++, z++) {
@@ -539,6 +548,7 @@ static PyObject *py_reset(PyObject *module, PyObject *unused) {
         }
     }
     self = mine;
+    edges_from = told_from;
     if (old[0]) unlink(old);
 done:
     free(tracks);

@@ -16,7 +16,7 @@ static PyTypeObject Hooked_Type;
 enum { ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE };
 /* What is open on a track; a hook is passed by while one of its `within` is. */
 enum { IN_ENV = 1, IN_MODEL = 2, IN_LEARN = 4, IN_LOG = 8, IN_SAVE = 16, IN_PHASE = 32, IN_DATA = 64, IN_RENDER = 128 };
-enum { COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_BY_AFTER };
+enum { COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE };
 
 typedef struct {
     PyObject_HEAD
@@ -160,10 +160,7 @@ COLD static void call_after(Hooked *hooked, PyObject *const *args, size_t nargs,
     settle(self, now());
     for (Py_ssize_t i = 0; tuple && i < n; i++) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
     if (tuple && code) done = PyObject_CallFunctionObjArgs(hooked->after, tuple, result, code, NULL);
-    if (!done) {
-        PyErr_Clear();
-        if (sh.head) lose(LOSS_INTERNAL);
-    }
+    if (!done) swallow_error();
     Py_XDECREF(done);
     Py_XDECREF(tuple);
     Py_XDECREF(code);
@@ -456,7 +453,7 @@ static PyObject *build_class_hook(PyObject *module, PyObject *const *args, Py_ss
     for (Py_ssize_t i = 0; dict && i < PyTuple_GET_SIZE(class_names); i++) {
         if (PyDict_Contains(dict, PyTuple_GET_ITEM(class_names, i)) != 1) continue;
         PyObject *done = PyObject_CallOneArg(on_class, made);
-        if (!done && sh.head) lose(LOSS_INTERNAL);
+        if (!done) swallow_error();
         Py_XDECREF(done);
         break;
     }

@@ -156,6 +156,29 @@ FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
     return frame;
 }
 
+/* ---- Python code of ours ---- */
+
+static int raise_again(void *exception) {
+    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+    Py_DECREF((PyObject *)exception);
+    return -1;
+}
+
+/* Python code of ours raised. A fault is counted and goes no further: 1. Ctrl-C, or what else a signal handler of the script
+ * raised, only happened to arrive there; the interpreter raises it anew as soon as the script goes on: 0. */
+COLD static int swallow_error(void) {
+    PyObject *type, *value, *traceback;
+    int ours = PyErr_ExceptionMatches(PyExc_Exception) || (pid_t)syscall(SYS_gettid) != getpid(); /* handlers run in the main thread */
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!ours) PyErr_NormalizeException(&type, &value, &traceback);
+    if (!ours && value && !Py_AddPendingCall(raise_again, value)) value = NULL;
+    if (ours && sh.head) lose(LOSS_INTERNAL);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return ours;
+}
+
 /* ---- edges ---- */
 
 static uint64_t edges_from = UINT64_MAX; /* when somebody next wants to know of one */
@@ -164,18 +187,14 @@ static PyObject *on_edge;                /* (where, entered) -> from when on to 
 /* A span began or ended, and a device's events are to be placed there. Our time; an error on its way stays as it is. */
 COLD static void tell_edge(Track *track, int entered) {
     static __thread int telling;
-    if (telling || !on_edge) return;
+    if (telling || !on_edge || track->gen != page->gen) return;
     PyObject *type, *value, *traceback, *call = Py_NewRef(on_edge);
     telling = 1;
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *from = PyObject_CallFunction(call, "(KK)i", (unsigned long long)sh.head->shard_id,
                                            (unsigned long long)track->top->path, entered);
-    uint64_t next = from ? PyLong_AsUnsignedLongLong(from) : UINT64_MAX;
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-        next = UINT64_MAX;
-        if (sh.head) lose(LOSS_INTERNAL);
-    }
+    uint64_t next = from ? PyLong_AsUnsignedLongLong(from) : 0;
+    if (PyErr_Occurred() && swallow_error()) next = UINT64_MAX;
     if (on_edge == call) edges_from = next;
     Py_XDECREF(from);
     Py_DECREF(call);

@@ -12,7 +12,7 @@
 
 #include "rows.h"
 
-enum { PHASE_NONE, PHASE_COLLECT, PHASE_LEARN, PHASE_EVAL, PHASE_LOG, PHASE_CHECKPOINT, PHASE_TRANSFER, PHASE_WAIT, PHASE_STARTUP, PHASES };
+enum { PHASE_NONE, PHASE_COLLECT, PHASE_LEARN, PHASE_EVAL, PHASE_LOG, PHASE_CHECKPOINT, PHASE_TRANSFER, PHASE_WAIT, PHASE_STARTUP };
 _Static_assert(DECIDING == PHASE_EVAL + 1, "the phases an event can decide");
 
 static Zone *gap_zones[DECIDING][DECIDING]; /* [after][before]; these live as long as the process */
@@ -72,16 +72,9 @@ static Node *gap_node(Track *track, Zone *zone) {
 COLD static void begin_loop(Track *track) {
     g.in_loop = 1;
     PyObject *done = g.on_loop ? PyObject_CallNoArgs(g.on_loop) : Py_NewRef(Py_None);
-    if (track->gen != page->gen) { /* the callback, or another thread meanwhile, ended the recording */
-        PyErr_Clear();
-        Py_XDECREF(done);
-        return;
-    }
-    if (!done) {
-        PyErr_Clear();
-        lose(LOSS_INTERNAL);
-    }
+    if (!done) swallow_error();
     Py_XDECREF(done);
+    if (track->gen != page->gen) return; /* the callback, or another thread meanwhile, ended the recording */
     if (g.on_loop) charge(track, now());
     uint64_t at = track->last;
     for (uint32_t i = 0; i < g.track_count; i++) { /* of all threads: the loop may begin in another one than the main thread */

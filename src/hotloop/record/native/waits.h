@@ -46,7 +46,6 @@ static PyObject *wait_end(Zone *zone, PyObject *result) {
 typedef struct {
     PyMethodDef **def;
     PyCFunction *original;
-    int zone;
     PyCFunction plain, keywords, fast, fastkw, method;
 } Hook;
 
@@ -66,7 +65,7 @@ typedef struct {
     static PyObject *method_##name(PyObject *s, PyTypeObject *t, PyObject *const *a, size_t n, PyObject *k) {     \
         WAITING(zone, ((CallMethod)(void (*)(void))orig_##name)(s, t, a, n, k));                                  \
     }                                                                                                             \
-    static Hook hook_##name = {&def_##name, &orig_##name, zone, plain_##name, (PyCFunction)(void (*)(void))keywords_##name, \
+    static Hook hook_##name = {&def_##name, &orig_##name, plain_##name, (PyCFunction)(void (*)(void))keywords_##name, \
                                (PyCFunction)(void (*)(void))fast_##name, (PyCFunction)(void (*)(void))fastkw_##name, \
                                (PyCFunction)(void (*)(void))method_##name};
 
@@ -125,7 +124,7 @@ static PyObject *take_lock(CallKeywords call, PyObject *s, PyObject *a, PyObject
     static PyObject *keywords_##name(PyObject *s, PyObject *a, PyObject *k) {                       \
         return take_lock((CallKeywords)(void (*)(void))orig_##name, s, a, k);                       \
     }                                                                                               \
-    static Hook hook_##name = {&def_##name, &orig_##name, Z_LOCK, NULL, (PyCFunction)(void (*)(void))keywords_##name, NULL, NULL, NULL};
+    static Hook hook_##name = {&def_##name, &orig_##name, NULL, (PyCFunction)(void (*)(void))keywords_##name, NULL, NULL, NULL};
 LOCK_TARGETS(DEFINE_LOCK)
 
 /* The entry in the method table behind a function or a method of a type, or NULL. */
@@ -153,8 +152,8 @@ static PyCFunction orig_getrusage;
 static PyObject *around_rusage;
 static void call_around(int after) {
     PyObject *done = around_rusage ? PyObject_CallOneArg(around_rusage, after ? Py_True : Py_False) : NULL;
+    if (PyErr_Occurred()) swallow_error();
     Py_XDECREF(done);
-    PyErr_Clear();
 }
 static PyObject *stand_in_getrusage(PyObject *s, PyObject *a) {
     call_around(0);

@@ -1,4 +1,7 @@
-"""Iterations and work counters of the Python recorder; see `record/native/rows.h`."""
+"""Iterations and work counters of the Python recorder; see `record/native/rows.h`.
+
+Invariant: rows never outgrow their block; when it is full, neighbours are merged pairwise into the other one.
+"""
 
 from __future__ import annotations
 

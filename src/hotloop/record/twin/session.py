@@ -1,4 +1,7 @@
-"""The life of a recording in Python: start, threads, pause, reset, end, forks; see `record/native/track.h`."""
+"""The life of a recording in Python: start, threads, pause, reset, end, forks; see `record/native/track.h`.
+
+Invariant: for every track, its birth and the sum of its nodes' self times is the instant up to which it is accounted for.
+"""
 
 from __future__ import annotations
 
@@ -385,13 +388,14 @@ def reset() -> None:
     if not state.want:
         return
     state.manual_steps, state.learns = by_hand, learns
-    mine = state.local.track
+    mine, edges_from = state.local.track, state.edges_from
+    state.edges_from = NEVER  # nothing begins here that anybody waits for
     for track, zones in carried:
         if track_attach(track):
             state.local.track = track
             for zone in zones:
                 zone.__enter__()
-    state.local.track = mine
+    state.local.track, state.edges_from = mine, edges_from
     drop(old)  # where that fails, a reader takes the latest epoch of a process anyway
 
 

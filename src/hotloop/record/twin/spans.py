@@ -242,16 +242,16 @@ def halve_histogram(node: Node, bucket: int) -> int:
 
 def tell_edge(track: Track, entered: int) -> None:
     """A span began or ended, and a device's events are to be placed there. Our time."""
-    if state.telling or state.on_edge is None or track.gen != state.gen_on:
+    if LOCAL.telling or state.on_edge is None or track.gen != state.gen_on:
         return
-    state.telling, call = True, state.on_edge
+    LOCAL.telling, call = True, state.on_edge
     try:
         due = call((state.head[s.H_SHARD_ID], track.top.path), entered)
     except Exception:
         state.lose("internal")
         due = NEVER
     finally:
-        state.telling = False
+        LOCAL.telling = False
     if state.on_edge is call:
         state.edges_from = due
     if track.gen == state.gen_on:

@@ -216,6 +216,7 @@ class Track:
 
 class Local(ThreadLocal):
     track: Track | None = None
+    telling = False  # an edge, to whoever listens
 
 
 NEVER = (1 << 64) - 1
@@ -244,7 +245,6 @@ class State:
         self.plain_ring = False  # events go to the ring and nowhere else
         self.touched: list[Node] = []
         self.counters: dict[str, int] = {}
-        self.counters_at_step: list[int] = []
         self.rows_words = 0
         self.ring: Block | None = None
         self.ring_buffer: memoryview = memoryview(b"")
@@ -265,7 +265,6 @@ class State:
         self.on_loop: Callable[[], object] | None = None
         self.on_edge: Callable[[tuple[int, int], int], int] | None = None
         self.edges_from = NEVER  # when somebody next wants to know of one
-        self.telling = False
         self.yield_check: Callable[[Any, int], str | None] | None = None
         self.memory_span: Callable[[Any], Any] | None = None
         self.decorate: Callable[[Any, Any], Any] | None = None

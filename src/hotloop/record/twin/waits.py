@@ -2,6 +2,8 @@
 
 Locks taken directly are out of reach here (their type cannot be changed from Python); conditions, and with them events,
 queues and futures, are covered.
+
+Invariant: a stand-in calls the original exactly as it was called, and adds a wait span only on a thread that already records.
 """
 
 from __future__ import annotations
@@ -105,11 +107,17 @@ def hook_rusage(callback: Any) -> bool:
     original = resource.getrusage
     _rusage.append(original)
 
+    def around(after: bool) -> None:
+        try:
+            callback(after)
+        except Exception:
+            state.lose("internal")
+
     @functools.wraps(original)
     def getrusage(who: int, /) -> Any:
-        callback(False)
+        around(False)
         result = original(who)
-        callback(True)
+        around(True)
         return result
 
     resource.getrusage = getrusage

@@ -35,7 +35,6 @@ def look(e: Evidence) -> Candidate | None:
         "learn/backward",
         tuple(work),
         removes=0.5,
-        extra=0.0,
         evidence=(f"on at {on} of {looks} updates looked at",),
     )
 

@@ -10,8 +10,9 @@ What to do: append instead of rewriting, keep an index instead of searching, bou
 from __future__ import annotations
 
 from ....model.shard import WAIT
+from ...devices import BETWEEN
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..growth import BETWEEN, growing_labels
+from ..growth import growing_labels
 from ..rule import Candidate, Cause, function_name
 
 CAUSE = Cause(
@@ -24,7 +25,7 @@ LEAST_SHARE, LEAST_FACTOR = 0.12, 1.6
 
 def look(e: Evidence) -> Candidate | None:
     for grown in growing_labels(e):
-        if grown.factor < LEAST_FACTOR or grown.label in ("learn/backward",):
+        if grown.factor < LEAST_FACTOR or grown.label == "learn/backward":
             continue
         slices = _culprits(e, grown.label)
         share = e.share(slices)
@@ -39,7 +40,7 @@ def look(e: Evidence) -> Candidate | None:
             grown.label,
             tuple(slices),
             removes=min(1.0, 0.5 + 0.5 * grown.excess),
-            evidence=(f"per env step: {grown.early_us:,.1f} µs in the first third, {grown.late_us:,.1f} µs in the last",),
+            evidence=(f"per env step: {grown.early_us:,.1f} µs in the first quarter, {grown.late_us:,.1f} µs in the last",),
         )
     return None
 

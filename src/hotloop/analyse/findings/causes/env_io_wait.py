@@ -64,7 +64,7 @@ def _in_workers(e: Evidence) -> tuple[float, list[Slice]]:
     waiting = e.share(x for x in e.where_label("env_step") if x.kind == WAIT)
     best: tuple[float, list[Slice]] = (0.0, [])
     for balance in e.ledger.balances:
-        if (balance.shard, balance.track) == (0, e.main.track if e.main else 0):
+        if (balance.shard, balance.track) == (0, e.main_track):
             continue
         slices = e.lane(balance.shard, balance.track)
         steps = [x for x in slices if any(label.endswith("env_step") for label in x.labels)]

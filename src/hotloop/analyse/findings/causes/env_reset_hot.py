@@ -10,17 +10,15 @@ What to do: build once and restore a copy, prepare starts in advance, or reset o
 from __future__ import annotations
 
 from ..evidence import ENV_METHODS, Evidence
-from ..rule import Candidate, Cause, function_name, per_call, percent
+from ..rule import Candidate, Cause, function_name, join, per_call, percent
 
 CAUSE = Cause("env-reset-hot", "expensive resets", "build the world once and restore it, or prepare starting states in advance")
 LEAST_SHARE = 0.12
 
 
 def look(e: Evidence) -> Candidate | None:
-    resets = e.where_label("env_reset") + [
-        x for x in e.where_label("env_step") if any(label.endswith(".reset") for label in x.labels)
-    ]
-    resets = list({x.index: x for x in resets}.values())
+    inside = (x for x in e.where_label("env_step") if any(label.endswith(".reset") for label in x.labels))
+    resets = join(e.where_label("env_reset"), inside)
     share = e.share(resets)
     if share < LEAST_SHARE:
         return None

@@ -41,13 +41,12 @@ _IDLE = (
 
 
 def look(e: Evidence) -> Candidate | None:
-    ticks = max(
-        1, e.session.shards[0].samples.ticks - sum(x.count for x in e.looks if x.shard == 0 and x.early and x.track == _main(e))
-    )
+    early = sum(x.count for x in e.looks if x.shard == 0 and x.early and x.track == e.main_track)
+    ticks = max(1, e.session.shards[0].samples.ticks - early)
     busy: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     total = 0
     for x in e.looks:
-        if x.shard or x.early or x.track == _main(e) or e.ledger.tree[x.branch].kind == WAIT:
+        if x.shard or x.early or x.track == e.main_track or e.ledger.tree[x.branch].kind == WAIT:
             continue
         last = x.places[-1]
         if last.function.rpartition(".")[2] in _IDLE or any(
@@ -57,7 +56,7 @@ def look(e: Evidence) -> Candidate | None:
         if any(label.endswith("env_step") for label in e.labels_of(x.branch)):
             continue  # threads that step environments are how the script works
         total += x.count
-        own = next((p for p in reversed(x.places) if e.is_yours(p)), last)
+        own = e.innermost(x.places) or last
         busy[own.file, own.function][0] += x.count
         busy[own.file, own.function][1] = own.line
     share = min(1.0, total / ticks)
@@ -76,7 +75,3 @@ def look(e: Evidence) -> Candidate | None:
         gain=predict(lost, 0.9, 0.1),
         evidence=(f"seen at work in {percent(share)} of {ticks:,} looks",),
     )
-
-
-def _main(e: Evidence) -> int:
-    return e.main.track if e.main else 0

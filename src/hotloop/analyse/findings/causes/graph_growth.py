@@ -10,7 +10,7 @@ What to do: keep numbers (`loss.item()`, `.detach()`), not tensors.
 
 from __future__ import annotations
 
-from ..evidence import Evidence, Where
+from ..evidence import Evidence
 from ..growth import growing_labels, memory_growth
 from ..rule import Candidate, Cause, function_name, percent
 
@@ -25,7 +25,7 @@ def look(e: Evidence) -> Candidate | None:
     backward = e.where_label("backward")
     if not growing or growing[0].label != "learn/backward" or e.share(backward) < 0.15:
         return None
-    where = _caller(e)
+    where = e.blame(backward)
     grown = growing[0]
     return Candidate(
         CAUSE,
@@ -38,7 +38,3 @@ def look(e: Evidence) -> Candidate | None:
         removes=1.0,
         evidence=(f"memory grew by {memory:.0f} MB", f"called from {function_name(where)}"),
     )
-
-
-def _caller(e: Evidence) -> Where:
-    return e.blame(e.where_label("backward"))

@@ -13,7 +13,7 @@ import re
 
 from ....model.phase import COLLECT, EVAL, LOG
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent, total
+from ..rule import Candidate, Cause, function_name, join, percent, total
 
 CAUSE = Cause(
     "logging-heavy", "logging, printing, flushing", "write less often, several numbers at once, and do not flush every time"
@@ -33,7 +33,7 @@ def look(e: Evidence) -> Candidate | None:
     where = e.blame(found, share=0.6)
     whole = [x for x in e.function_slices(where) if x.phase not in (COLLECT, EVAL)] if where.file else []
     if whole and total(found) > 0.6 * total(whole):
-        found = list({x.index: x for x in (*found, *whole)}.values())  # what it computes for the log is logging too
+        found = join(found, whole)  # what it computes for the log is logging too
         share = e.share(found)
     return Candidate(
         CAUSE,
@@ -52,5 +52,5 @@ def _logs(e: Evidence, piece: Slice) -> bool:
         return False
     if any(label.startswith("log/") for label in piece.labels) or any(_FILES.search(p.file) for p in piece.places):
         return True
-    own = next((p for p in reversed(piece.places) if e.is_yours(p)), None)
+    own = e.innermost(piece.places)
     return own is not None and bool(_TEXT.search(e.text(own))) and not piece.labels

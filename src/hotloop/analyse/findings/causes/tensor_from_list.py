@@ -13,7 +13,7 @@ import re
 
 from ....model.shard import WAIT
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, Cause, function_name, join, percent
 
 CAUSE = Cause(
     "tensor-from-list",
@@ -26,8 +26,7 @@ _TEXT = re.compile(r"torch\.(tensor|as_tensor|Tensor|FloatTensor|LongTensor|Doub
 
 def look(e: Evidence) -> Candidate | None:
     direct = e.where_label("tensor_from_list")
-    lines = e.where(lambda x: _constructs(e, x))
-    found = list({x.index: x for x in (*direct, *lines)}.values())
+    found = join(direct, e.where(lambda x: _constructs(e, x)))
     share = e.share(found)
     if share < LEAST_SHARE or e.share(direct) < 0.3 * share:
         return None
@@ -44,5 +43,5 @@ def look(e: Evidence) -> Candidate | None:
 
 
 def _constructs(e: Evidence, piece: Slice) -> bool:
-    own = next((p for p in reversed(piece.places) if e.is_yours(p)), None)
+    own = e.innermost(piece.places)
     return own is not None and bool(_TEXT.search(e.text(own))) and piece.kind != WAIT

@@ -23,8 +23,7 @@ CAUSE = Cause(
 def look(e: Evidence) -> Candidate | None:
     looks = e.facts.get("update_looks", 0)
     threads = e.facts.get("torch_threads", 0) / looks if looks else 0
-    host = e.session.meta.get("host", {})
-    cores = int(host.get("cores", 1) or 1) if isinstance(host, dict) else 1
+    cores = e.host_cores
     used = e.report.resources.get("cpu_mean", 0.0) / 100  # cores
     tensor = e.where_label("forward", "policy", "backward", "optimizer", "clip_grad", "loss", "zero_grad")
     share = e.share(tensor)

@@ -30,14 +30,13 @@ def look(e: Evidence) -> Candidate | None:
         return None
     share = e.share(steps)
     # the same steps in one process: what the workers took together; they ran side by side on shared cores, which slows them
-    cores = max(1, int(e.report.resources.get("cores", 0) or e.session.meta.get("host", {}).get("cores", 1) or 1))
-    crowded = max(1.0, (processes + 1) / cores) if processes + 1 > cores else 1.0
+    cores = max(1, int(e.report.resources.get("cores", 0) or e.host_cores))
+    crowded = max(1.0, (processes + 1) / cores)
     inside = sum(lane.ns for lane in workers) / e.loop_ns / min(crowded, 1.5)
     lost = share - inside
     if lost < LEAST_LOST or inside > 0.6 * share:
         return None
     where = _maker(e, steps)
-    gain = speedup(lost)
     return Candidate(
         CAUSE,
         f"{percent(share)} of the loop goes to exchanging data with {processes} worker processes whose stepping is worth "
@@ -46,7 +45,7 @@ def look(e: Evidence) -> Candidate | None:
         "collect/env_step",
         tuple(steps),
         share=lost,
-        gain=Gain(speedup(lost * 0.45), speedup(lost * 0.9), max(gain, speedup(share))),
+        gain=Gain(speedup(lost * 0.45), speedup(lost * 0.9), speedup(share)),
         evidence=(
             f"a step costs {sum(lane.ns for lane in workers) / sum(lane.steps for lane in workers) / 1000:,.0f} µs in a worker",
             f"{processes} worker processes on {cores} cores",

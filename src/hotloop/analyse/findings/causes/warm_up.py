@@ -22,8 +22,6 @@ CAUSE = Cause(
     "leave the first iterations out when you compare; a long run is not affected",
 )
 LEAST_SHARE = 0.15
-
-
 LEAST_COMPILES = 3
 
 

@@ -51,7 +51,7 @@ def _counting_line(e: Evidence) -> tuple[Where, bool] | None:
     for piece in e.where_label("env_step"):
         inner = piece.inside(ENV_METHODS)
         outer = piece.places[: len(piece.places) - len(inner)] if inner else piece.places
-        own = next((p for p in reversed(outer) if e.is_yours(p)), None)
+        own = e.innermost(outer)
         if own is not None:
             callers.add((own.file, own.function, own.line, own.first_line))
     for file, function, line, first in sorted(callers):

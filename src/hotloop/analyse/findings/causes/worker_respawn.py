@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ....model.shard import WAIT
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, Cause, function_name, join, percent
 
 CAUSE = Cause(
     "worker-respawn", "workers, pools or environments recreated every iteration", "make them once before the loop and keep them"
@@ -27,7 +27,7 @@ def look(e: Evidence) -> Candidate | None:
     where = e.blame(found)
     # waiting for work from workers that were just started is part of it
     around = [x for x in e.function_slices(where) if x.kind == WAIT or any(f in p.file for p in x.places for f in _FILES)]
-    found = list({x.index: x for x in (*found, *around)}.values())
+    found = join(found, around)
     share = e.share(found)
     if share < LEAST_SHARE or starts < LEAST_STARTS:
         return None

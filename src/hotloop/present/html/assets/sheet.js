@@ -212,7 +212,6 @@ function barOf(row) {
     if (!ns) return;
     const piece = make(`i.k${i >> 1}`);
     if (i & 1) piece.classList.add("inferred");
-    piece.style.position = "absolute";
     piece.style.left = `${(at / wall) * 100}%`;
     piece.style.width = `${(ns / wall) * 100}%`;
     track.append(piece);
