@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from hotloop import api  # noqa: E402
 from hotloop.integrations import _patch as p  # noqa: E402
-from hotloop.integrations import cuda  # noqa: E402
+from hotloop.integrations import cuda, reads  # noqa: E402
 from hotloop.integrations import torch as torch_hooks  # noqa: E402
 from hotloop.record import memory  # noqa: E402
 from hotloop.record.backend import recorder  # noqa: E402
@@ -130,7 +130,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
+def world(tmp_path, monkeypatch):
+    monkeypatch.setattr(reads, "FIRST_NS", 1 << 62)  # a real device stops them before its own hooks are made
     path = api.start("cuda", out=tmp_path)
     p.gap_zones(recorder)
     made = World(path)
