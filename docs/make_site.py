@@ -27,7 +27,8 @@ def on_config(config: Any) -> Any:
 def on_files(files: Any, config: Any) -> Any:
     pages = {f"examples/{path.parent.name}.md": path for path in (ROOT / "examples").glob("*/README.md")}
     for name, path in {**pages, "benchmarks.md": ROOT / "benchmarks/README.md"}.items():
-        files.append(File.generated(config, name, content=path.read_text("utf-8").replace("](../../docs/", "](../").replace("](../docs/", "](")))
+        text = path.read_text("utf-8").replace("](../../docs/", "](../").replace("](../docs/", "](")
+        files.append(File.generated(config, name, content=text))
     return files
 
 

@@ -165,7 +165,11 @@ def main() -> int:
             print(f"  finding: {finding['cause']}: {finding['title']}")
         if not arguments.skip_ab:
             found["ab"] = answer = fix(system, arguments.pairs)
-            print(f"  fix: {system.fix}; claim: {system.claim}\n  ab: {json.dumps(answer.get('overall', answer))[:600]}")
+            gain = answer["speedup"]
+            print(f"  fix: {system.fix}; claim: {system.claim}")
+            print(
+                f"  ab: {answer['verdict']}, {gain['mid']:.2f}x ({gain['low']:.2f}-{gain['high']:.2f}), {answer['pairs']} pairs"
+            )
         Path(arguments.out).write_text(json.dumps(results, indent=1) + "\n")
         sys.stdout.flush()
     top = {name: max(("learn", "collect"), key=lambda part, r=r: r["parts"][part][0]) for name, r in results.items()}
