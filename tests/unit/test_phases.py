@@ -11,7 +11,7 @@ from hotloop.analyse.findings.rule import predict
 from hotloop.analyse.lines import guess_phase
 from hotloop.analyse.whatif import parse_change
 from hotloop.errors import UsageError
-from hotloop.model.phase import COLLECT, LEARN
+from hotloop.model.phase import COLLECT, LEARN, LOG
 from hotloop.model.shard import Place
 
 from .loops import make_loop
@@ -51,6 +51,29 @@ def test_a_helper_without_events_is_judged_by_the_line_that_calls_it():
 
 def test_a_stack_that_no_event_explains_has_no_phase():
     assert guess_phase([at(20, "other", 18)], KNOWN, BLOCKS) == 0
+
+
+def test_a_loop_between_collecting_and_learning_belongs_to_what_comes_next():
+    # 1 for iteration:          blocks: 2-9, 3-4 (steps), 6-7 (advantages), 9-9 (updates)
+    # 2     for step:
+    # 3         env.step
+    # 4         log
+    # 5     for t in reversed:
+    # 6         delta = ...
+    # 7         advantage = ...
+    # 8     for epoch:
+    # 9         learn
+    blocks = {MAIN: ((2, 9), (3, 4), (6, 7), (9, 9))}
+    known = {(MAIN, "main"): {3: COLLECT, 4: LOG, 9: LEARN}}
+    assert guess_phase([at(6)], known, blocks) == LEARN
+    assert guess_phase([at(4)], known, blocks) == LOG
+
+
+def test_a_line_that_logs_speaks_for_its_own_block_alone():
+    blocks = {MAIN: ((2, 9), (5, 7))}
+    known = {(MAIN, "main"): {2: COLLECT, 5: LOG, 9: LEARN}}
+    assert guess_phase([at(6)], known, blocks) == LOG
+    assert guess_phase([at(8)], known, blocks) == COLLECT
 
 
 def test_gains_are_ordered_and_a_larger_share_gains_more():

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..model import shard as m
 from ..model.ledger import Ledger
+from ..model.phase import DECIDING
 from ..model.session import SessionData
 from .owners import YOURS, is_yours, owner_of
 
@@ -140,19 +141,29 @@ def phases_of_lines(looks: Iterable[Look], ledger: Ledger) -> dict[tuple[str, st
 
 def guess_phase(places: Sequence[m.Place], known: Mapping[tuple[str, str], Mapping[int, int]], blocks: Blocks) -> int:
     """The phase of a stack seen between two events, 0 if nothing speaks for one: that of the nearest line with a known phase
-    in the innermost block that holds one, before it if there is one, else after it."""
+    in the innermost block that holds one. Before it, if that line stands in the block itself; a loop beside it has ended, so
+    after it then; a line that only logs or saves speaks for its own block alone."""
     for place in reversed(places):
         lines = known.get((place.file, place.function))
         if not lines:
             continue
         if place.line in lines:
             return lines[place.line]
-        for first, last in _enclosing(blocks.get(place.file, ()), place):
+        around = blocks.get(place.file, ())
+        for first, last in _enclosing(around, place):
             inside = [line for line in lines if first <= line <= last]
-            before = [line for line in inside if line < place.line]
-            if inside:
-                return lines[max(before)] if before else lines[min(inside)]
+            inside = [line for line in inside if lines[line] in DECIDING] or inside
+            before, after = [x for x in inside if x < place.line], [x for x in inside if x > place.line]
+            if before and (not after or _stands_in(max(before), (first, last), around)):
+                return lines[max(before)]
+            if after:
+                return lines[min(after)]
     return 0
+
+
+def _stands_in(line: int, block: tuple[int, int], blocks: Sequence[tuple[int, int]]) -> bool:
+    """In this block itself, in none within it."""
+    return not any(block[0] <= first <= line <= last <= block[1] and (first, last) != block for first, last in blocks)
 
 
 def _enclosing(blocks: Sequence[tuple[int, int]], place: m.Place) -> Iterator[tuple[int, int]]:
