@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -59,7 +60,7 @@ BENCHMARKS = (
     Benchmark("gpu_syncs", "Is a synchronisation added?", "gpu/syncs.py"),
     Benchmark("gpu_memory", "Are the peaks the allocator's?", "gpu/memory.py"),
     Benchmark("gpu_deep_window", "Is the deep window openable and folded?", "gpu/deep_window.py"),
-    Benchmark("gpu_overhead", "What do device times cost?", "gpu/overhead.py", "gpu/overhead.py 4"),
+    Benchmark("gpu_overhead", "What do device times cost?", "gpu/overhead.py 12", "gpu/overhead.py 4"),
 )  # fmt: skip
 
 
@@ -77,7 +78,15 @@ def machine_class() -> str:
     """The class, never the machine: cores, memory, system, Python."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     cores = len(os.sched_getaffinity(0))
-    return f"{platform.system()} {platform.machine()}, {cores} cores, {memory:.0f} GiB, Python {platform.python_version()}"
+    return f"{platform.system()} {platform.machine()}, {cores} cores, {memory:.0f} GiB{gpus()}, Python {platform.python_version()}"
+
+
+def gpus() -> str:
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    said = subprocess.run(command, capture_output=True, text=True)
+    return "" if said.returncode else "".join(f", {name.strip()}" for name in said.stdout.splitlines())
 
 
 def measure(benchmark: Benchmark, quick: bool, timeout_s: float) -> Result:

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.gpu.loops import DQN, PPO
 from benchmarks.gpu.runs import clean_env, need_cuda, show
 
-UPDATES = 240  # of one turn
-TURNS = 4  # of a pair: ABBA
+UPDATES = 120  # of one turn
+TURNS = 16  # of a pair: ABBA; many short ones, since two processes drift apart
 TIMED = f"""
 train(200); torch.cuda.synchronize()
 print("ready", flush=True)
@@ -38,7 +38,7 @@ PARTS = {
     "hooks alone": ("--lines", "off"),
     "neither": ("--no-hooks", "--lines", "off"),
 }
-AT_ONCE = 8  # processes that wait for their turn
+AT_ONCE = 12  # processes that wait for their turn
 
 
 class Runner:
@@ -126,7 +126,7 @@ def main() -> int:
         ok.append(show(f"{name}: hotloop run / bare, {pairs} pairs, 95 %: {interval(found)}", mean(found), 1.03, False, "×"))
         others = ["bare again", "torch.profiler", *(PARTS if "--parts" in sys.argv else ())]
         for other in others:
-            found = ratios(loop, other, min(pairs, 4 if other == "bare again" else 1))
+            found = ratios(loop, other, min(pairs, 6 if other == "bare again" else 1))
             print(f"       {name}: {other} / bare: {mean(found):.3f} × ({interval(found)})")
     return int(not all(ok))
 

@@ -2,7 +2,7 @@
 
     python benchmarks/gpu/rollout.py
 
-Both look at the same hundred calls of one run. In the trace the time from a `.cpu()`'s beginning to the end of the last kernel
+Both look at the same calls of one run. In the trace the time from a `.cpu()`'s beginning to the end of the last kernel
 queued before it is the wait, the rest of the call the copy.
 """
 
@@ -40,7 +40,7 @@ activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 with trace(activities=activities): rollout(3)   # its own start-up
 with trace(activities=activities) as t:
     hotloop.start("rollout", out=sys.argv[1], device=True)
-    rollout(100)
+    rollout(2000)
     hotloop.stop()
 t.export_chrome_trace(sys.argv[2])
 """
