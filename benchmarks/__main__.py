@@ -22,6 +22,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.measure import clean_env
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, KEPT = ROOT / "docs" / "figures.md", ROOT / "docs" / "figures.json"
 MOST_LINES = 60
@@ -78,7 +80,9 @@ def machine_class() -> str:
     """The class, never the machine: cores, memory, system, Python."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     cores = len(os.sched_getaffinity(0))
-    return f"{platform.system()} {platform.machine()}, {cores} cores, {memory:.0f} GiB{gpus()}, Python {platform.python_version()}"
+    return (
+        f"{platform.system()} {platform.machine()}, {cores} cores, {memory:.0f} GiB{gpus()}, Python {platform.python_version()}"
+    )
 
 
 def gpus() -> str:
@@ -92,10 +96,9 @@ def gpus() -> str:
 def measure(benchmark: Benchmark, quick: bool, timeout_s: float) -> Result:
     words = (benchmark.quick if quick and benchmark.quick else benchmark.command).split()
     command = [sys.executable, str(ROOT / "benchmarks" / words[0]), *words[1:]]
-    env = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP")}
     began = time.monotonic()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=timeout_s)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=clean_env(), timeout=timeout_s)
         code, output = done.returncode, done.stdout + (done.stderr if done.returncode not in VERDICTS else "")
     except subprocess.TimeoutExpired as error:
         text = error.stdout or b""

@@ -16,6 +16,12 @@ from hotloop import Session
 from hotloop.analyse.report import Report, make_report
 
 
+def pytest_configure() -> None:
+    """Whatever the caller set for HotLoop, or for the cases of the diagnosis, is not what the tests are about."""
+    for name in [name for name in os.environ if name.startswith("HOTLOOP") or name == "FIXED"]:
+        del os.environ[name]
+
+
 @dataclass(frozen=True)
 class Ran:
     returncode: int
@@ -52,8 +58,7 @@ class Runner:
     ) -> Ran:
         script = self.folder / "train.py"
         script.write_text(textwrap.dedent(code))
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")}
-        environment |= {"HOTLOOP_RECORDER": self.recorder, "PYTHONWARNINGS": "error"} | (env or {})
+        environment = os.environ | {"HOTLOOP_RECORDER": self.recorder, "PYTHONWARNINGS": "error"} | (env or {})
         done = subprocess.run(
             [sys.executable, *flags, str(script), *arguments],
             cwd=self.folder, env=environment, capture_output=True, text=True, timeout=timeout,

@@ -19,7 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.gpu.loops import DQN, PPO
-from benchmarks.gpu.runs import clean_env, need_cuda, show
+from benchmarks.gpu.runs import need_cuda, show
+from benchmarks.measure import clean_env
 
 UPDATES = 120  # of one turn
 TURNS = 16  # of a pair: ABBA; many short ones, since two processes drift apart

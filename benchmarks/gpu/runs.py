@@ -6,11 +6,12 @@ Each script needs a CUDA device and says so, with exit code 3, where there is no
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from benchmarks.measure import clean_env
 
 NO_DEVICE = 3
 
@@ -25,10 +26,6 @@ def need_cuda() -> None:
     if not found:
         print("needs a CUDA device and torch with CUDA; nothing was measured")
         raise SystemExit(NO_DEVICE)
-
-
-def clean_env() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP")}
 
 
 def run_bare(code: str, *arguments: str) -> str:

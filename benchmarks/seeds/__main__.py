@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.measure import clean_env
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SPANLESS = Path(__file__).with_name("spanless.py")
@@ -72,12 +74,8 @@ SYSTEMS = {
 }  # fmt: skip
 
 
-def clean_env() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")} | {"OMP_NUM_THREADS": "1"}
-
-
 def execute(command: list[str], cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, env=clean_env(), capture_output=True, text=True)
+    done = subprocess.run(command, cwd=cwd, env=clean_env() | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
     return done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -89,8 +88,7 @@ def record(folder: Path, code: str, check: bool = True) -> Session:
     """Run a script that records into `runs`."""
     script = folder / "train.py"
     script.write_text(textwrap.dedent(code))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")}
-    subprocess.run([sys.executable, str(script)], cwd=folder, env=environment, check=check, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, str(script)], cwd=folder, check=check, capture_output=True, timeout=120)
     (only,) = (folder / "runs").iterdir()
     return Session.load(only)
 

@@ -45,10 +45,7 @@ b = _import_example()
 
 
 def run(folder: Path, *command: str, rc: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP")}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240, encoding="utf-8"
-    )
+    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=240, encoding="utf-8")
     assert done.returncode == rc, done.stderr + done.stdout
     if rc == 0:
         assert done.stderr == ""

@@ -30,7 +30,7 @@ sys.path.remove(str(EXAMPLE))
 
 
 def run(folder: Path, *command: object, code: int = 0, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")} | (env or {})
+    environment = os.environ | (env or {})
     done = subprocess.run(
         [sys.executable, *map(str, command)], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
     )

@@ -122,7 +122,7 @@ def make_corpus(folder: Path) -> dict[str, Path]:
                 f"import time\nfrom hotloop import *\ndef env(i):\n    with profile('env_step'): time.sleep(0.001)\n"
                 f"start('seed', {SMALL})\n" + "\n".join(lines)
             )
-            environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")} | {"HOTLOOP_RECORDER": recorder}
+            environment = os.environ | {"HOTLOOP_RECORDER": recorder}
             done = subprocess.run([sys.executable, "train.py"], cwd=where, env=environment, capture_output=True, timeout=120)
             assert done.returncode == (-signal.SIGKILL if name == "killed" else 0), done.stderr
             (sessions[f"{name}-{recorder}"],) = (where / "runs").iterdir()

@@ -23,8 +23,8 @@ from hotloop.store.shard import decode
 VICTIMS = Path(__file__).with_name("victims.py")
 
 
-def clean_env(recorder: str = "native") -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")} | {"HOTLOOP_RECORDER": recorder}
+def env_of(recorder: str = "native") -> dict[str, str]:
+    return os.environ | {"HOTLOOP_RECORDER": recorder}
 
 
 def check_shard(shard: m.Shard, done: list[int]) -> None:
@@ -65,7 +65,7 @@ def kill_many(tmp_path: Path, method: str, threads: int, kills: int, seed: int, 
     rng = random.Random(seed)
     nursery = subprocess.Popen(
         [sys.executable, str(VICTIMS), "nursery", method, str(threads), str(tmp_path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean_env(recorder),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env_of(recorder),
     )  # fmt: skip
     assert nursery.stdin is not None
     assert nursery.stdout is not None
@@ -146,7 +146,7 @@ def test_a_thousand_kills_lose_no_finished_span(tmp_path, method, threads):
 @pytest.mark.parametrize("how", ["os._exit", "segv", "abort", "sigkill", "sigterm", "exception"])
 def test_every_way_to_die_leaves_a_session(tmp_path, how, recorder):
     done = subprocess.run(
-        [sys.executable, str(VICTIMS), "die", how, str(tmp_path)], env=clean_env(recorder), capture_output=True, timeout=60
+        [sys.executable, str(VICTIMS), "die", how, str(tmp_path)], env=env_of(recorder), capture_output=True, timeout=60
     )
     assert done.returncode != 0
     (path,) = (tmp_path / "runs").iterdir()
@@ -184,7 +184,7 @@ def test_the_out_of_memory_killer_leaves_a_session(tmp_path):
     try:
         done = subprocess.run(
             [sys.executable, str(VICTIMS), "die", "oom", str(tmp_path)],
-            env=clean_env(), timeout=120, capture_output=True,
+            env=env_of(), timeout=120, capture_output=True,
             preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
         )  # fmt: skip
         assert done.returncode == -signal.SIGKILL
@@ -201,7 +201,7 @@ def test_the_out_of_memory_killer_leaves_a_session(tmp_path):
 def test_of_many_environment_processes_the_killed_ones_are_flagged_and_the_rest_intact(tmp_path, workers):
     parent = subprocess.Popen(
         [sys.executable, str(VICTIMS), "many", str(tmp_path), str(workers)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean_env(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env_of(),
     )  # fmt: skip
     assert parent.stdin is not None
     assert parent.stdout is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +16,13 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 def run(tmp_path: Path, code: str, *options: str) -> tuple[str, dict]:
     """The script's own output and the JSON report, under `hotloop run`."""
     (tmp_path / "train.py").write_text(code)
-    env = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP")}
     hotloop = [sys.executable, "-m", "hotloop"]
     done = subprocess.run(
         [*hotloop, "run", "--quiet", "--out", "session", *options, "train.py"], capture_output=True, text=True, cwd=tmp_path,
-        env=env, timeout=300,
+        timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    report = subprocess.run([*hotloop, "report", "session", "--json"], capture_output=True, text=True, cwd=tmp_path, env=env)
+    report = subprocess.run([*hotloop, "report", "session", "--json"], capture_output=True, text=True, cwd=tmp_path)
     hooks = (tmp_path / "session" / "hooks.jsonl").read_text()
     assert "switched off" not in hooks
     assert "could not be" not in hooks
@@ -33,8 +31,7 @@ def run(tmp_path: Path, code: str, *options: str) -> tuple[str, dict]:
 
 def bare(tmp_path: Path, code: str) -> str:
     (tmp_path / "bare.py").write_text(code)
-    env = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP")}
-    done = subprocess.run([sys.executable, "bare.py"], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=300)
+    done = subprocess.run([sys.executable, "bare.py"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -343,7 +343,7 @@ def test_ctrl_c_ends_a_recorded_script_as_it_would_without_us(tmp_path, run, opt
         f"import time, hotloop\nhotloop.start({options})\nwith hotloop.profile('x', track_memory=True): pass\n"
         "print('ready', flush=True)\ntime.sleep(60)\n"
     )
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")} | {"HOTLOOP_RECORDER": run.recorder}
+    environment = os.environ | {"HOTLOOP_RECORDER": run.recorder}
     process = subprocess.Popen(
         [sys.executable, str(script)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -80,9 +79,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(code)
     hotloop = [] if bare else ["-m", "hotloop", "run", "--quiet", "--out", "session", *options]
-    env = {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")}
     return subprocess.run(
-        [sys.executable, *hotloop, "train.py", *arguments], cwd=folder, capture_output=True, text=True, env=env, timeout=240
+        [sys.executable, *hotloop, "train.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=240
     )
 
 

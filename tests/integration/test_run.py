@@ -28,16 +28,12 @@ print("ready", flush=True)
 """
 
 
-def clean_env() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("HOTLOOP")}
-
-
 def hotloop_run(
     folder: Path, code: str, *arguments: str, options: tuple[str, ...] = (), **more
 ) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(code)
     command = [sys.executable, "-m", "hotloop", "run", "--out", "session", *options, "train.py", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=clean_env(), timeout=120, **more)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, **more)
 
 
 def test_arguments_streams_and_exit_code_are_the_scripts(tmp_path):
@@ -85,7 +81,7 @@ def start_run(folder: Path, code: str, *options: str) -> subprocess.Popen[str]:
     (folder / "train.py").write_text(code)
     process = subprocess.Popen(
         [sys.executable, "-m", "hotloop", "run", "--quiet", "--out", "session", *options, "train.py"],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_env(), start_new_session=True,
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -171,7 +167,7 @@ def test_modules_and_the_users_own_sitecustomize_work(tmp_path):
     (site / "sitecustomize.py").write_text("MINE = 'mine'\n")
     done = subprocess.run(
         [sys.executable, "-m", "hotloop", "run", "--quiet", "-m", "pack.train", "--x", "1"],
-        cwd=tmp_path, env=clean_env() | {"PYTHONPATH": str(site)}, capture_output=True, text=True,
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(site)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout == "['--x', '1'] pack mine\n", done.stderr
     (session,) = (tmp_path / "runs").iterdir()
@@ -193,7 +189,7 @@ def test_wrong_calls_are_one_sentence_and_exit_code_2(tmp_path, arguments, says)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     command = [sys.executable, "-m", "hotloop", "run", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=clean_env(), capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert says in done.stderr
 
