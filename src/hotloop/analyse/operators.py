@@ -12,8 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from ..model.device import COPY, CPU_OP, KERNEL, Operator, Operators
 from ..model.phase import DECIDING, PHASE_NAMES
+from .unions import union_ns
 
 _PHASES = frozenset(name for name in PHASE_NAMES if name)
 _DECIDING = frozenset(PHASE_NAMES[code] for code in DECIDING)
@@ -61,7 +64,9 @@ def fold_operators(rows: Sequence[Row], iterations: int) -> Operators:
     end = max((row.start_ns + row.dur_ns for row in inside), default=0)
     found = (Operator(*key, calls[key], ns) for key, ns in times.items())
     ordered = tuple(sorted(found, key=lambda x: (-x.ns, x.kind, x.name, x.label)))
-    return Operators(end - begin, iterations, _union_ns(device), ordered)
+    starts = np.array([row.start_ns for row in device], np.int64)
+    busy = union_ns(starts, starts + np.array([row.dur_ns for row in device], np.int64))
+    return Operators(end - begin, iterations, busy, ordered)
 
 
 class _Lane:
@@ -120,12 +125,3 @@ def _own_times(ops: Iterable[Row]) -> list[tuple[Row, int]]:
         rows.append(row)
         own.append([row.dur_ns])
     return [(row, max(0, ns)) for row, (ns,) in zip(rows, own, strict=True)]
-
-
-def _union_ns(rows: Iterable[Row]) -> int:
-    total = upto = 0
-    for row in sorted(rows, key=lambda row: row.start_ns):
-        end = row.start_ns + row.dur_ns
-        total += max(0, end - max(row.start_ns, upto))
-        upto = max(upto, end)
-    return total

@@ -18,7 +18,9 @@ Invariant: same calls, same file. What only the native recorder has:
 from __future__ import annotations
 
 from .hooks import expect_updates, gc_pause, hook, set_revive, watch_classes, within, zone
+from .lifting import adopt, depth, here, lift, lower, release
 from .phases import phases_start
+from .readings import charge, note_gpu_peak, note_memory, now, settle
 from .rows import count, count_seen, step
 from .session import (
     attach,
@@ -41,22 +43,7 @@ from .session import (
     snapshot,
     use_track,
 )
-from .spans import (
-    Zone,
-    adopt,
-    charge,
-    depth,
-    here,
-    lift,
-    lower,
-    note_gpu_peak,
-    note_memory,
-    now,
-    profile,
-    release,
-    settle,
-    wrap,
-)
+from .spans import Zone, profile, wrap
 from .waits import hook_rusage, hook_waits, hook_writes, unhook_waits
 
 NATIVE = False

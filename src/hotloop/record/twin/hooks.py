@@ -15,8 +15,9 @@ from typing import Any
 from ...model.phase import COLLECT, EVAL
 from ...store import schema as s
 from .phases import Pending, Site, begin_loop, note_wait, resolve
+from .readings import charge, settle
 from .rows import close_iteration, count, work_done
-from .spans import GC_PAUSE, Zone, charge, current_track, outside, settle, wake_for_span, zone_of
+from .spans import GC_PAUSE, Zone, current_track, outside, wake_for_span, zone_of
 from .tree import BUSY, Track, state
 
 LOCAL = state.local

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...store import schema as s
 from .phases import settle_phases
-from .spans import charge, current_track
+from .readings import charge
+from .spans import current_track
 from .tree import BUSY, Track, state, touch
 
 RESERVED_COUNTERS = ("env_steps", "updates", "samples", "episodes", "resets")
