@@ -126,6 +126,15 @@ def test_a_reader_that_has_seen_enough_is_no_failure(run):
     assert shown.wait() == 0
 
 
+def test_doctor_in_json_keeps_what_the_script_prints_out_of_it(tmp_path):
+    (tmp_path / "train.py").write_text("import os\nprint('hello')\nos.system('echo child')\n")
+    words = [sys.executable, "-m", "hotloop", "doctor", "--json", "train.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "script" in {check["what"] for check in json.loads(done.stdout)}
+    assert "hello" in done.stderr
+    assert "child" in done.stderr
+
+
 def test_doctor_says_which_recorder_serves(run):
     done = run("import sys; from hotloop.cli.main import main; sys.exit(main(['doctor', '--json']))")
     checks = {c["what"]: c for c in json.loads(done.stdout)}

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+STDERR = 2  # where a script's own words go when ours are to be read by a program
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
@@ -22,7 +24,7 @@ def doctor(as_json: bool, seconds: float, script: tuple[str, ...]) -> None:
     """
     checks = _checks()
     if script:
-        checks += _script_checks(script, seconds)
+        checks += _script_checks(script, seconds, stdout=STDERR if as_json else None)
     if as_json:
         import json
 
@@ -88,7 +90,7 @@ def _stack_check(recorder: Any) -> tuple[str, str]:
     return "note", "stacks cannot be read here; reports will show no lines"
 
 
-def _script_checks(script: tuple[str, ...], seconds: float) -> list[tuple[str, str, str]]:
+def _script_checks(script: tuple[str, ...], seconds: float, stdout: int | None) -> list[tuple[str, str, str]]:
     """Run the script for a while and look at what was recorded."""
     import tempfile
     from pathlib import Path
@@ -100,7 +102,8 @@ def _script_checks(script: tuple[str, ...], seconds: float) -> list[tuple[str, s
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "session"
-        outcome = run_child(Plan(resolve_command(script, None), "doctor", out, duration_s=seconds, quiet=True))
+        plan = Plan(resolve_command(script, None), "doctor", out, duration_s=seconds, quiet=True, stdout=stdout)
+        outcome = run_child(plan)
         try:
             session = Session.load(out)
             report = make_report(session)

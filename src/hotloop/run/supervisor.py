@@ -49,6 +49,7 @@ class Plan:
     hooks: tuple[str, ...] = INTEGRATIONS
     lines: bool = True
     trace: TraceSettings | None = None
+    stdout: int | None = None  # a descriptor for what the script prints, in place of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def run_child(plan: Plan) -> Outcome:
     write_json(str(session / schema.SESSION_FILE), meta)
     forward = _Forwarder()
     try:
-        child = subprocess.Popen(plan.command, env=environment)
+        child = subprocess.Popen(plan.command, env=environment, stdout=plan.stdout)
     except OSError as error:
         forward.restore()
         raise UsageError(f"{plan.command[0]} could not be started ({error.strerror or error})") from None
