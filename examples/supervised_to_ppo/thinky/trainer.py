@@ -31,7 +31,7 @@ from .tracing import Tracer
 from .world import OBSERVATION, World
 
 SUPERVISED, PPO = "supervised", "ppo"
-NOTES = {  # below the timing block, until device events tell copying from waiting
+NOTES = {  # below the timing block, which has host times; the session's report tells copying from waiting
     "gpu": "GPU->CPU is host time: it holds the wait for the student's forward pass queued before it, not the copy alone",
     "cpu": "GPU->CPU: student and teacher share the CPU, nothing is copied; parts under 0.1 % are not shown",
 }

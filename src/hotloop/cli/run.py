@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--torch-trace",
     metavar="WINDOW",
-    help="Run torch.profiler over a few iterations: wait=2,warmup=2,active=4[,record_shapes].",
+    help="Run torch.profiler over a few iterations: wait=2,warmup=2,active=4[,record_shapes][,gzip].",
 )
 @click.option("--quiet", is_flag=True, help="No live line, no report on the terminal.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
