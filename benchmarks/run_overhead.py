@@ -1,10 +1,11 @@
 """What `hotloop run` costs a training loop: bare and recorded in turns, with a bare/bare control, and peers beside them.
 
     python benchmarks/run_overhead.py [--pairs 10] [--peers] [--scripts sb3_ppo …] [--json FILE]
-    (pip install -c constraints.txt torch stable-baselines3 tensorboard; peers: py-spy pyinstrument viztracer; 20 minutes)
+    (pip install -c constraints.txt torch stable-baselines3 tensorboard; peers: py-spy pyinstrument viztracer; half an hour)
 
-A round runs bare, recorded, control in this order, the next one backwards: bare and recorded form ABBA pairs, and so do
-bare and control. Ratios are formed within a round; their geometric mean stands with a 95 % t-interval on the logarithms.
+In a round bare, recorded and control take turns of a fifth of a second, ABC CBA, the others stopped meanwhile: all meet the
+same machine. Ratios are formed within a round; their geometric mean stands with a 95 % t-interval on the logarithms. Peers
+cannot all be stopped, so they run one after the other, with a bare run of their own.
 Three ratios: wall time of the loop, processor time of the training process inside the loop, and processor time of
 everything that was started (with imports, supervisor and reports). The machines are shared: where wall and processor
 time disagree, look at the control.
@@ -18,7 +19,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scipy import stats
 
 from benchmarks.measure import Table
-from benchmarks.run.programs import HOTLOOP, Failure, Outcome, run_script
+from benchmarks.run.programs import HOTLOOP, Failure, Outcome, run_in_turns, run_script
 
 MEAN_BAR, UPPER_BAR = 1.03, 1.05
 DEFAULT_SCRIPTS = ("sb3_ppo", "cleanrl_ppo", "cleanrl_dqn")
@@ -40,6 +41,7 @@ PEERS = {
     "cProfile": [sys.executable, "-m", "cProfile", "-o", "profile.prof"],
     "torch.profiler": [sys.executable, TORCH_PROFILED],
 }
+PEERS_BARE = "bare beside the peers"
 CLOCKS = {"loop_s": "loop wall", "loop_cpu_s": "loop processor time", "tree_cpu_s": "whole tree's processor time"}
 
 
@@ -71,13 +73,18 @@ def geometric_ratio(over: Sequence[float], under: Sequence[float]) -> Ratio:
 
 @dataclass
 class Series:
-    """The rounds of one script: variant by variant, None where it was not run or gave no figure."""
+    """The rounds of one script: variant by variant, absent where it was not run or gave no figure."""
 
     rounds: list[dict[str, Outcome]] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
+    def add(self, outcomes: Mapping[str, Outcome | Failure]) -> None:
+        self.rounds.append({variant: outcome for variant, outcome in outcomes.items() if isinstance(outcome, Outcome)})
+        self.failures |= {variant: str(failure) for variant, failure in outcomes.items() if isinstance(failure, Failure)}
+
     def ratio(self, variant: str, clock: str) -> Ratio | None:
-        pairs = [(r[variant], r["bare"]) for r in self.rounds if variant in r and "bare" in r]
+        bare = PEERS_BARE if variant in PEERS else "bare"
+        pairs = [(r[variant], r[bare]) for r in self.rounds if variant in r and bare in r]
         if not pairs:
             return None
         return geometric_ratio([getattr(a, clock) for a, _ in pairs], [getattr(b, clock) for _, b in pairs])
@@ -91,22 +98,23 @@ def measure(script: str, options: argparse.Namespace, folder: Path) -> Series:
     arguments = ["--steps", str(options.steps)] if options.steps else []
     series = Series()
     for number in range(options.pairs):
-        variants = {"bare": BARE, "hotloop run": recorded, "control": BARE}
-        if options.peers and number < options.peer_pairs:
-            variants |= PEERS
-        order = list(variants) if number % 2 == 0 else list(variants)[::-1]
-        outcomes: dict[str, Outcome] = {}
-        for variant in order:
-            place = folder / f"{script}-{number}-{variant.replace(' ', '-')}"
-            try:
-                outcomes[variant] = run_script(script, place, arguments, variants[variant])
-            except Failure as failure:
-                series.failures[variant] = str(failure)
-            shutil.rmtree(place, ignore_errors=True)
-        series.rounds.append(outcomes)
-        shown = "  ".join(f"{variant} {outcome.loop_s:.2f}" for variant, outcome in outcomes.items())
+        place = folder / script
+        series.add(run_in_turns(script, place, arguments, {"bare": BARE, "hotloop run": recorded, "control": BARE}))
+        shown = "  ".join(f"{variant} {outcome.loop_s:.2f}" for variant, outcome in series.rounds[-1].items())
         print(f"  {script} {number + 1}/{options.pairs}: {shown}", file=sys.stderr, flush=True)
+        if options.peers and number < options.peer_pairs:
+            beside = {PEERS_BARE: BARE, **PEERS}
+            order = list(beside) if number % 2 == 0 else list(beside)[::-1]
+            series.add({peer: run_alone(script, place / peer.replace(" ", "-"), arguments, beside[peer]) for peer in order})
+        shutil.rmtree(place)
     return series
+
+
+def run_alone(script: str, folder: Path, arguments: Sequence[str], under: Sequence[str]) -> Outcome | Failure:
+    try:
+        return run_script(script, folder, arguments, under)
+    except Failure as failure:
+        return failure
 
 
 def add_rows(table: Table, script: str, series: Series) -> None:
@@ -142,7 +150,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.pairs < 2:
         parser.error("an interval needs at least two pairs")
-    table = Table(f"hotloop run against bare, {options.pairs} ABBA pairs")
+    table = Table(f"hotloop run against bare, {options.pairs} rounds in turns")
     with tempfile.TemporaryDirectory(prefix="run-overhead-") as folder:
         for script in options.scripts:
             add_rows(table, script, measure(script, options, Path(folder)))

@@ -1,6 +1,7 @@
 """Starting the scripts beside this file, bare or under a profiler, and reading what they say about themselves.
 
-Every run gets a folder of its own as working directory, so that checkpoints, scalars and sessions go with it.
+Every run gets a folder of its own as working directory, so that checkpoints, scalars and sessions go with it. Runs that are
+to be compared take turns: one goes on for a moment while the others are stopped, so that all of them meet the same machine.
 Invariant: a script that failed, or that did not say what a caller needs, is an error and never a figure.
 """
 
@@ -12,13 +13,15 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 TIMEOUT_S = 900
+TURN_S = 0.2
 HOTLOOP = [sys.executable, "-m", "hotloop"]
 
 
@@ -47,10 +50,71 @@ def run_script(
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HAND_TIMES": "1" if by_hand else "0"}
     before = _children_cpu_s()
     code, output, errors = _run(command, folder, environment)
-    cpu_s = _children_cpu_s() - before
-    if code:
-        raise Failure(f"{name} ended with {code}: {_last_line(errors)}")
-    return _parse(name, output, cpu_s)
+    return _parse(name, code, output, errors, _children_cpu_s() - before)
+
+
+def run_in_turns(
+    name: str, folder: Path, arguments: Sequence[str], variants: Mapping[str, Sequence[str]]
+) -> dict[str, Outcome | Failure]:
+    """Run the script under each variant, all at once and one at a time, in the order ABC CBA and so on. `loop_s` is the time
+    for which a run had the machine while it was in its loop."""
+    places = {variant: folder / f"{name}-{variant.replace(' ', '-')}" for variant in variants}
+    runs = {variant: _Turns(name, places[variant], arguments, under) for variant, under in variants.items()}
+    order = list(runs.values())
+    until = time.monotonic() + TIMEOUT_S * len(runs)
+    while any(not run.is_done for run in order) and time.monotonic() < until:
+        for run in order:
+            run.go_on()
+        order.reverse()
+    return {variant: run.outcome() for variant, run in runs.items()}
+
+
+class _Turns:
+    """One run that is stopped and goes on, with everything it starts."""
+
+    def __init__(self, name: str, folder: Path, arguments: Sequence[str], under: Sequence[str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._name, self._output, self._errors = name, folder / "stdout.txt", folder / "stderr.txt"
+        command = [*under, str(SCRIPTS / f"{name}.py"), *arguments]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "HAND_TIMES": "0"}
+        with open(self._output, "w") as output, open(self._errors, "w") as errors:
+            self._process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                start_new_session=True,
+            )  # fmt: skip
+        os.killpg(self._process.pid, signal.SIGSTOP)
+        self._turns: list[tuple[float, float]] = []
+        self._cpu_s = 0.0
+        self.is_done = False
+
+    def go_on(self) -> None:
+        if self.is_done:
+            return
+        begin = time.perf_counter()
+        os.killpg(self._process.pid, signal.SIGCONT)
+        time.sleep(TURN_S)
+        pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+        if pid:
+            self.is_done = True
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self._cpu_s = usage.ru_utime + usage.ru_stime
+        else:
+            os.killpg(self._process.pid, signal.SIGSTOP)
+        self._turns.append((begin, time.perf_counter()))
+
+    def outcome(self) -> Outcome | Failure:
+        if not self.is_done:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            return Failure(f"{self._name} took longer than {TIMEOUT_S} s")
+        try:
+            code, output, errors = self._process.returncode, self._output.read_text(), self._errors.read_text()
+            said = _parse(self._name, code, output, errors, self._cpu_s)
+        except Failure as failure:
+            return failure
+        begin = said.facts["loop_began"]
+        end = begin + said.loop_s
+        return replace(said, loop_s=sum(max(0.0, min(b, end) - max(a, begin)) for a, b in self._turns))
 
 
 def run_recorded(
@@ -88,7 +152,9 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _parse(name: str, output: str, cpu_s: float) -> Outcome:
+def _parse(name: str, code: int, output: str, errors: str, cpu_s: float) -> Outcome:
+    if code:
+        raise Failure(f"{name} ended with {code}: {_last_line(errors)}")
     facts: dict[str, Any] = {}
     hand: dict[str, float] = {}
     for line in output.splitlines()[-12:]:

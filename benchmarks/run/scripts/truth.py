@@ -63,5 +63,6 @@ class Truth:
         digest = hashlib.sha256(results + self._weights).hexdigest()
         print(f"results={len(self._results)}")
         print(f"loop_cpu_seconds={self._loop_cpu_s:.6f}")
+        print(f"loop_began={self._begin:.6f}")
         print(f"loop_seconds={self._loop_s:.6f}")
         print(f"digest={digest}", flush=True)

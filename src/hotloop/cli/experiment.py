@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where the sessions go.  [default: runs/experiment-NAME]"
 )
-@click.option("--detailed", is_flag=True, help="Also run each variant once under cProfile: DIR/functions-NN-NAME.txt, the top 50.")
+@click.option("--detailed", is_flag=True, help="Run each variant once more under cProfile: DIR/functions-NN-NAME.txt.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def experiment(plan: Path, quick: bool, rounds: int | None, out: Path | None, detailed: bool, as_json: bool) -> None:
     """Run an investigation. Started again with the same DIR, it goes on where it was interrupted.
