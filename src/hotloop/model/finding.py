@@ -30,11 +30,15 @@ class Finding:
     file: str
     line: int
     function: str
-    share: float  # of the training loop, 0-1
+    share: float  # of the training loop, 0-1; of start-up and loop where the span is of the start-up
     gain: Gain
     evidence: tuple[str, ...]
     action: str
     verify: str  # the command that would prove it
+
+    @property
+    def share_of(self) -> str:
+        return "start-up and loop" if self.span.startswith("start-up") else "the loop"
 
     @property
     def severity(self) -> str:

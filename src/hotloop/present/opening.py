@@ -90,7 +90,7 @@ def _finding(finding: Finding, number: int, width: int, evidence: int) -> list[T
     lines = [Text("  " + shorten(head, width - 2), style=_SEVERITY_STYLE[finding.severity])]
     indent = "     "
     lines += fold_text(escape(finding.title), width, indent, indent)
-    facts = [place_text(finding), f"{share_text(finding.share)} of the loop", gain_text(finding)]
+    facts = [place_text(finding), f"{share_text(finding.share)} of {finding.share_of}", gain_text(finding)]
     lines += [Text(shorten(x, width)) for x in join_facts(filter(None, facts), width, indent).splitlines()]
     for word, text in (
         *(("seen", escape(x)) for x in finding.evidence[:evidence]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 
 from ...model import shard as m
@@ -19,6 +19,7 @@ from .evidence import Evidence
 _LEAST_ROWS = 16
 _BINS = 8
 _RISING = 0.75  # rank correlation with the order of the stretches
+_LEAST_BETWEEN = 3  # iterations on the way up
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def growing_labels(e: Evidence) -> list[Growing]:
         if sum(values) < 0.03 * sum(totals):
             continue
         grown = _growth(values, [t - v for t, v in zip(totals, values, strict=True)], steps)
+        if grown is None and name == BETWEEN:  # calls have other reasons to become more: exploration ends, training begins
+            grown = _soon_grown(values, steps)
         if grown is not None:
             found.append(Growing(name, *grown))
     return sorted(found, key=lambda g: -(g.late_us - g.early_us))
@@ -88,6 +91,20 @@ def _growth(values: Sequence[float], others: Sequence[float], steps: Sequence[in
     whole = sum(bins) / len(bins)
     first = max(0.0, bins[0] - max(0.0, bins[1] - bins[0]) / 2)  # at the very beginning, had it been a straight line
     return early, late, min(1.0, max(0.0, 1 - first / whole)) if whole else 0.0
+
+
+def _soon_grown(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float, float] | None:
+    """Early and late cost per step and the excess, where it rises through the first iterations and then stays: a table that is
+    searched whole has seen every state. Something that begins later rises at once and has no values in between."""
+    costs = [value / step for value, step in zip(values, steps, strict=True)]
+    first, late = costs[0], median(costs[len(costs) // 2 :])
+    if late < 2 * first or not 0.75 < median(costs[len(costs) // 4 : len(costs) // 2]) / late < 1.35:
+        return None
+    rise = list(takewhile(lambda cost: cost < 0.85 * late, costs[: len(costs) // 4]))
+    on_the_way = [cost for cost in rise if cost > 1.25 * first]
+    if len(on_the_way) < _LEAST_BETWEEN or any(b < 0.9 * a for a, b in pairwise(on_the_way)):
+        return None
+    return first, late, 1 - first / late
 
 
 def _bins(values: Sequence[float], steps: Sequence[int]) -> list[float]:

@@ -29,6 +29,7 @@ def findings_data(report: Report, findings: Sequence[Finding] | None) -> dict[st
         "rows": [
             {
                 "severity": f.severity,
+                "shareOf": f.share_of,
                 "cause": show(f.cause, 80),
                 "title": show(f.title, 600),
                 "where": show(f"{f.file}:{f.line}" if f.file and f.line > 0 else f.file, 300),

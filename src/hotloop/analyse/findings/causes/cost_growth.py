@@ -2,7 +2,8 @@
 
 Something gets longer as training goes on: a list that is searched, a log that is rewritten whole, a buffer that is copied.
 
-Recognised by: the time one label takes per env step, at the end of the run against the beginning.
+Recognised by: the time one label takes per env step, at the end of the run against the beginning; for code between recognised
+calls also where it rises through the first iterations and stays there.
 
 What to do: append instead of rewriting, keep an index instead of searching, bound what is kept.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from ....model.shard import WAIT
 from ...devices import BETWEEN
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..growth import growing_labels
+from ..growth import Growing, growing_labels
 from ..rule import Candidate, Cause, function_name
 
 CAUSE = Cause(
@@ -34,15 +35,19 @@ def look(e: Evidence) -> Candidate | None:
         where = e.blame(slices, ENV_METHODS if "env" in grown.label or "." in grown.label else ())
         return Candidate(
             CAUSE,
-            f"{grown.label} takes {grown.factor:.1f} × as long per step at the end of the run as at its beginning, "
-            f"in {function_name(where)}",
+            _title(grown, function_name(where)),
             where,
             grown.label,
             tuple(slices),
             removes=min(1.0, 0.5 + 0.5 * grown.excess),
-            evidence=(f"per env step: {grown.early_us:,.1f} µs in the first quarter, {grown.late_us:,.1f} µs in the last",),
+            evidence=(f"per env step: {grown.early_us:,.1f} µs at first, {grown.late_us:,.1f} µs at last",),
         )
     return None
+
+
+def _title(grown: Growing, function: str) -> str:
+    growth = f"takes {grown.factor:.1f} × as long per step at the end of the run as at its beginning"
+    return f"{function} {growth}" if grown.label == BETWEEN else f"{grown.label} {growth}, in {function}"
 
 
 def _culprits(e: Evidence, label: str) -> list[Slice]:

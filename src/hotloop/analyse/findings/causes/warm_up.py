@@ -1,20 +1,25 @@
 """Compilation or start-up cost mistaken for steady state.
 
 The first iterations are much slower than the rest: compilation, caches, lazily loaded libraries. Or `torch.compile` compiles
-again and again, because shapes or branches change.
+again and again, because shapes or branches change. Or the script works for long before its first env step: a table, a map, a
+data set.
 
-Recognised by: the time of the first iterations against the later ones; the time in compilations, and how many there were.
+Recognised by: the time of the first iterations against the later ones; the time in compilations, and how many there were; the
+time of the script's own functions before the loop.
 
 What to do: nothing, if it is the beginning of a long run; leave it out when you compare. Where compilations go on, keep
-shapes the same (pad the batch) or compile with `dynamic=True`.
+shapes the same (pad the batch) or compile with `dynamic=True`. What is made anew at every start can be kept in a file, or made
+with arrays.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ....model.finding import Gain
 from ..evidence import Evidence, Where
 from ..growth import warm_up
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, Cause, function_name, percent
 
 CAUSE = Cause(
     "warm-up",
@@ -23,10 +28,11 @@ CAUSE = Cause(
 )
 LEAST_SHARE = 0.15
 LEAST_COMPILES = 3
+LEAST_SAMPLES = 100  # a second
 
 
 def look(e: Evidence) -> Candidate | None:
-    return _compiling(e) or _slow_beginning(e)
+    return _compiling(e) or _slow_beginning(e) or _long_preparation(e)
 
 
 def _compiling(e: Evidence) -> Candidate | None:
@@ -67,4 +73,31 @@ def _slow_beginning(e: Evidence) -> Candidate | None:
         share=found.share,
         gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - found.share)),
         evidence=(f"steady from iteration {found.iterations} on",),
+    )
+
+
+def _long_preparation(e: Evidence) -> Candidate | None:
+    """Interpreted code of the user's own before the first env step; what libraries load and set up is not it."""
+    main = [x for x in e.looks if (x.shard, x.track) == (0, e.main_track)]
+    own = [x for x in main if x.early and e.is_yours(x.places[-1]) and x.places[-1].function != "<module>"]
+    samples = sum(x.count for x in own)
+    share = samples / max(1, samples + sum(x.count for x in main if not x.early))
+    if samples < LEAST_SAMPLES or share < LEAST_SHARE:
+        return None
+    lines: Counter[Where] = Counter()
+    for look in own:
+        place = look.places[-1]
+        lines[Where(place.file, place.line, place.function)] += look.count
+    where = lines.most_common(1)[0][0]
+    return Candidate(
+        CAUSE,
+        f"before the first env step the script's own code takes {percent(share)} of that and the loop together, most in "
+        f"{function_name(where)}",
+        where,
+        "start-up",
+        (),
+        share=share,
+        gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
+        evidence=(f"{samples:,} looks at it before the loop began",),
+        action="keep what is made there in a file, or make it with arrays; a long run is not affected",
     )

@@ -24,7 +24,7 @@ function findingCard(finding, open) {
     make(`span.badge.is-${finding.severity}`, finding.severity), make("span.cause", finding.cause),
     make("span.gain", make("b", `${mid} faster`), ` predicted, ${low} to ${high}`));
   const place = make("p.place", make("code", finding.where), finding.function ? " in " : "", make("code", finding.function),
-    make("span.muted", ` · ${formatShare(finding.share)} of the loop${finding.span ? ` · ${finding.span}` : ""}`));
+    make("span.muted", ` · ${formatShare(finding.share)} of ${finding.shareOf}${finding.span ? ` · ${finding.span}` : ""}`));
   const card = make(`article.finding.is-${finding.severity}`, head, make("p.title", finding.title), place);
   if (finding.action) card.append(make("p", make("b", "Do: "), finding.action));
   if (finding.evidence.length || finding.verify) {
