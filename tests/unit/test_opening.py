@@ -15,6 +15,7 @@ from hotloop.model.sheet import KINDS
 from hotloop.present.detailed import session_report
 from hotloop.present.html.data import Limits, page_data
 from hotloop.present.json import report_data
+from hotloop.present.opening import nothing_text
 from hotloop.present.phases import BETWEEN, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, short_file
 from hotloop.present.terminal import report_text
 from hotloop.present.words import inferred_text, split_inferred
@@ -177,3 +178,12 @@ def test_json_holds_findings_phases_and_lines(loop):
 @pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": {"a.py": {"blocks": [[1e999, 2]]}}}'])
 def test_sources_that_are_not_ours_are_none(text):
     assert read_sources(text.encode()) == {}
+
+
+def test_without_a_finding_and_without_calls_the_line_is_named(loop):
+    _, report = loop
+    phases = tuple(replace(p, direct_ns=0, inferred_ns=p.direct_ns + p.inferred_ns) for p in report.phases.phases)
+    alone = replace(report, phases=replace(report.phases, phases=phases))
+    text = nothing_text(alone)
+    line = list_spots(report, None)[0]
+    assert f"the line that takes most is {line.where} {line.function}" in text

@@ -50,10 +50,17 @@ def nothing_text(report: Report) -> str:
     if not phases:
         return "nothing stands out"
     top = phases[0]
-    largest = max((p for p in top.parts if p.name != BETWEEN), key=lambda p: p.ns, default=None)
-    inside = f"; its largest part is {escape(largest.name)}, {largest.share / 10:.1f} %" if largest else ""
     how = "waiting" if 2 * top.waiting_ns > top.ns else "compute-bound"
-    return f"nothing stands out: {how} in {escape(top.name)}, {top.share / 10:.1f} % of the loop{inside}"
+    return f"nothing stands out: {how} in {escape(top.name)}, {top.share / 10:.1f} % of the loop{_largest(report, top)}"
+
+
+def _largest(report: Report, phase: Part) -> str:
+    """The call that takes most of a phase; where most of it lies between calls, the line."""
+    call = max((p for p in phase.parts if p.name != BETWEEN), key=lambda p: p.ns, default=None)
+    line = next((spot for spot in list_spots(report, None) if spot.phase in ("", phase.name)), None)
+    if line is not None and phase.parts[0].name == BETWEEN and line.share > (call.share / 1000 if call else 0):
+        return f"; the line that takes most is {escape(line.where)} {escape(line.function)}, {share_text(line.share)}"
+    return f"; its largest part is {escape(call.name)}, {call.share / 10:.1f} %" if call else ""
 
 
 def gain_text(finding: Finding) -> str:
