@@ -22,7 +22,8 @@ def pages() -> dict[str, str]:
         found[f"{name}.md"] = f"# {name}\n\n{text}{extra}\n\nAction in the finding: {module.CAUSE.action}.\n"
         rows.append(f"| [{name}]({name}.md) | {module.CAUSE.what} |")
     head = (
-        "# Causes\n\nWhat a [finding](../findings.md) can name. `hotloop explain CAUSE` prints what they say, without the thresholds.\n\n"
+        "# Causes\n\nWhat a [finding](../findings.md) can name. "
+        "`hotloop explain CAUSE` prints what they say, without the thresholds.\n\n"
         "| cause | what it is |\n|---|---|\n"
     )
     found["README.md"] = head + "\n".join(rows) + "\n"

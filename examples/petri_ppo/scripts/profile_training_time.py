@@ -74,7 +74,7 @@ def main() -> None:
         judged = judge(paths[False], paths[True])
         print("\n" + comparison_text(arms[False], arms[True], breakdown, judged))
         print("\n" + recommendations(arms[False], arms[True], judged))
-    print("\nHost timing: a GPU's work shows where the host waits for it. For the device's own times: start(device=True), or hotloop run.")
+    print("\nHost timing: a GPU's work shows where the host waits for it; hotloop run has the device's own times.")
     for file in files.values():
         print(f"wrote {file} (50 functions by cumulative time, callers and callees)")
     print(f"next: hotloop report {path}")
