@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -56,16 +57,16 @@ def run_script(
 def run_in_turns(
     name: str, folder: Path, arguments: Sequence[str], variants: Mapping[str, Sequence[str]]
 ) -> dict[str, Outcome | Failure]:
-    """Run the script under each variant, all at once and one at a time, in the order ABC CBA and so on. `loop_s` is the time
-    for which a run had the machine while it was in its loop."""
+    """Run the script under each variant, all at once and one at a time, in an order that is drawn anew for every turn. `loop_s`
+    is the time for which a run had the machine while it was in its loop."""
     places = {variant: folder / f"{name}-{variant.replace(' ', '-')}" for variant in variants}
     runs = {variant: _Turns(name, places[variant], arguments, under) for variant, under in variants.items()}
-    order = list(runs.values())
+    order, draw = list(runs.values()), random.Random(str(folder))
     until = time.monotonic() + TIMEOUT_S * len(runs)
     while any(not run.is_done for run in order) and time.monotonic() < until:
+        draw.shuffle(order)
         for run in order:
             run.go_on()
-        order.reverse()
     return {variant: run.outcome() for variant, run in runs.items()}
 
 
