@@ -4,8 +4,8 @@
     (pip install -c constraints.txt torch stable-baselines3 tensorboard; peers: py-spy pyinstrument viztracer; half an hour)
 
 In a round bare, recorded and control take turns of a fifth of a second, in random order, the others stopped meanwhile: all
-meet the same machine. Ratios are formed within a round; their geometric mean stands with a 95 % t-interval on the logarithms. Peers
-cannot all be stopped, so they run one after the other, with a bare run of their own.
+meet the same machine. Ratios are formed within a round; their geometric mean stands with a 95 % t-interval on the
+logarithms. Peers cannot all be stopped, so they run one after the other, with a bare run of their own.
 Three ratios: wall time of the loop, processor time of the training process inside the loop, and processor time of
 everything that was started (with imports, supervisor and reports). The machines are shared: where wall and processor
 time disagree, look at the control.
