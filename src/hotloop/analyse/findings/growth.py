@@ -19,7 +19,7 @@ from .evidence import Evidence
 _LEAST_ROWS = 16
 _BINS = 8
 _RISING = 0.75  # rank correlation with the order of the stretches
-_LEAST_BETWEEN = 3  # iterations on the way up
+_LEAST_BETWEEN = 2  # iterations on the way up
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Growing:
     early_us: float  # per env step
     late_us: float
     excess: float  # of its time, what would be gone had it stayed as at the beginning
+    soon: bool = False  # it rose through the first iterations only
 
     @property
     def factor(self) -> float:
@@ -63,10 +64,10 @@ def growing_labels(e: Evidence) -> list[Growing]:
         if sum(values) < 0.03 * sum(totals):
             continue
         grown = _growth(values, [t - v for t, v in zip(totals, values, strict=True)], steps)
-        if grown is None and name == BETWEEN:  # calls have other reasons to become more: exploration ends, training begins
-            grown = _soon_grown(values, steps)
         if grown is not None:
             found.append(Growing(name, *grown))
+        elif name == BETWEEN and (grown := _soon_grown(values, steps)) is not None:  # calls rise when training begins
+            found.append(Growing(name, *grown, soon=True))
     return sorted(found, key=lambda g: -(g.late_us - g.early_us))
 
 
@@ -98,10 +99,10 @@ def _soon_grown(values: Sequence[float], steps: Sequence[int]) -> tuple[float, f
     searched whole has seen every state. Something that begins later rises at once and has no values in between."""
     costs = [value / step for value, step in zip(values, steps, strict=True)]
     first, late = costs[0], median(costs[len(costs) // 2 :])
-    if late < 2 * first or not 0.75 < median(costs[len(costs) // 4 : len(costs) // 2]) / late < 1.35:
+    if late < 1.6 * first or not 0.75 < median(costs[len(costs) // 4 : len(costs) // 2]) / late < 1.35:
         return None
-    rise = list(takewhile(lambda cost: cost < 0.85 * late, costs[: len(costs) // 4]))
-    on_the_way = [cost for cost in rise if cost > 1.25 * first]
+    rise = list(takewhile(lambda cost: cost < 0.92 * late, costs[: len(costs) // 4]))
+    on_the_way = [cost for cost in rise if cost > 1.2 * first]
     if len(on_the_way) < _LEAST_BETWEEN or any(b < 0.9 * a for a, b in pairwise(on_the_way)):
         return None
     return first, late, 1 - first / late
@@ -116,22 +117,27 @@ def _bins(values: Sequence[float], steps: Sequence[int]) -> list[float]:
     return [sum(values[a:b]) / max(1, sum(steps[a:b])) for a, b in pairwise(cuts)]
 
 
+def _loop_memory(e: Evidence) -> list[float]:
+    """Resident memory while the loop ran, in megabytes; every half second."""
+    shard = e.report.counting
+    begin, end = ((shard.start_unix_ns + at - shard.start_ns) / 1e9 for at in (shard.first_work_ns, shard.last_work_ns))
+    return [row["rss_mb"] for row in e.session.system if "rss_mb" in row and begin <= row["unix_s"] <= end]
+
+
 def memory_mb(e: Evidence) -> tuple[float, float]:
     """Resident memory at the beginning of the loop and at the end."""
-    values = [row["rss_mb"] for row in e.session.system if "rss_mb" in row]
-    loop = values[len(values) - max(4, round(len(values) * e.loop_ns / max(1, e.report.wall_ns))) :] if len(values) >= 8 else []
-    return (median(loop[:3]), median(loop[-3:])) if len(loop) >= 6 else (0.0, 0.0)
+    values = _loop_memory(e)
+    return (median(values[:3]), median(values[-3:])) if len(values) >= 6 else (0.0, 0.0)
 
 
 def memory_growth(e: Evidence) -> float:
-    """Megabytes gained in the last half of the loop, 0 where it reached a plateau."""
-    values = [row["rss_mb"] for row in e.session.system if "rss_mb" in row]
-    first, _ = memory_mb(e)
-    if not first or len(values) < 12:
+    """Megabytes gained in the last half of the loop (in all of a short one), 0 where it reached a plateau."""
+    values = _loop_memory(e)
+    if len(values) < 6:
         return 0.0
-    half = values[len(values) // 2 :]
-    third = max(2, len(half) // 3)
-    start, middle, end = median(half[:third]), median(half[third : 2 * third]), median(half[-third:])
+    late = values[len(values) // 2 :] if len(values) >= 12 else values
+    third = max(2, len(late) // 3)
+    start, middle, end = median(late[:third]), median(late[third : 2 * third]), median(late[-third:])
     return end - start if end - middle > 0.3 * (middle - start) > 0 else 0.0
 
 

@@ -3,17 +3,21 @@
 Something gets longer as training goes on: a list that is searched, a log that is rewritten whole, a buffer that is copied.
 
 Recognised by: the time one label takes per env step, at the end of the run against the beginning; for code between recognised
-calls also where it rises through the first iterations and stays there.
+calls also where it rises through the first iterations and stays there, in a line that goes through a whole collection.
 
 What to do: append instead of rewriting, keep an index instead of searching, bound what is kept.
 """
 
 from __future__ import annotations
 
-from ....model.shard import WAIT
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from ....model.shard import WAIT, Place
 from ...devices import BETWEEN
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..growth import Growing, growing_labels
+from ..growth import Growing, growing_labels, memory_growth
 from ..rule import Candidate, Cause, function_name
 
 CAUSE = Cause(
@@ -22,6 +26,11 @@ CAUSE = Cause(
     "append instead of rewriting, index instead of searching, bound what is kept",
 )
 LEAST_SHARE, LEAST_FACTOR = 0.12, 1.6
+LEAST_LINE = 0.4  # of the time, in the one line that handles all there is
+_WHOLE = re.compile(
+    r"\b(list|tuple|set|dict|sorted|sum|max|min|any|all|deepcopy|copy|array|asarray|stack|concatenate|cat|tensor|choice|sample)\("
+    r"|\.(copy|keys|values|items|index|count|sort|remove|tolist)\(|\bin\b"
+)
 
 
 def look(e: Evidence) -> Candidate | None:
@@ -29,6 +38,8 @@ def look(e: Evidence) -> Candidate | None:
         if grown.factor < LEAST_FACTOR or grown.label == "learn/backward":
             continue
         slices = _culprits(e, grown.label)
+        if grown.soon and (memory_growth(e) > 0 or not _handles_all(e, slices)):  # new memory costs more from then on
+            continue
         share = e.share(slices)
         if share * grown.excess < LEAST_SHARE:
             continue
@@ -43,6 +54,16 @@ def look(e: Evidence) -> Candidate | None:
             evidence=(f"per env step: {grown.early_us:,.1f} µs at first, {grown.late_us:,.1f} µs at last",),
         )
     return None
+
+
+def _handles_all(e: Evidence, slices: Sequence[Slice]) -> bool:
+    """Is most of it one line that goes through a whole collection? Else what rose may be training that began."""
+    lines: Counter[Place] = Counter()
+    for piece in slices:
+        place = e.innermost(piece.places)
+        if place is not None and _WHOLE.search(e.text(place)):
+            lines[place] += round(piece.ns)
+    return bool(lines) and lines.most_common(1)[0][1] >= LEAST_LINE * sum(x.ns for x in slices)
 
 
 def _title(grown: Growing, function: str) -> str:

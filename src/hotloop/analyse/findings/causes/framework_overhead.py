@@ -19,17 +19,17 @@ CAUSE = Cause(
     "the RL library's own plumbing dominates",
     "give each call more to carry: more environments, larger batches, fewer callbacks",
 )
-LEAST_SHARE = 0.35
+LEAST_SHARE, LEAST_SHARE_SINGLE = 0.35, 0.28  # the second where one environment is stepped at a time
 
 
 def look(e: Evidence) -> Candidate | None:
     found = e.where(_plumbing)
     share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(found)
     calls = sum(o.calls for o in e.report.operations if o.name == "collect/env_step")
     single = calls and e.env_steps < 1.5 * calls
+    if share < (LEAST_SHARE_SINGLE if single else LEAST_SHARE):
+        return None
+    where = e.blame(found)
     # one environment a call: with more, what is paid per call (the network's launch cost too) is shared among them
     paid = e.where(lambda x: _plumbing(x) or x.label == "collect/policy") if single else found
     return Candidate(

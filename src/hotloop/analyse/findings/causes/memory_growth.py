@@ -38,5 +38,5 @@ def look(e: Evidence) -> Candidate | None:
         (),
         share=0.0,
         gain=Gain(1.0, 1.0, 1.2),
-        evidence=(f"{grown:,.0f} MB in the second half of the run",),
+        evidence=(f"{grown:,.0f} MB in the later part of the run",),
     )
