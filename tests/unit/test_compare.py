@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hotloop.analyse.compare import compare_runs
@@ -69,6 +69,7 @@ def test_the_claim_of_one_percent_from_five_batches_is_undecided_and_says_what_i
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 8), st.booleans())
+@example(seed=309, left=2, right=4, apart=False)  # one side's runs agree to the last bits
 def test_component_differences_sum_exactly_to_the_total(seed, left, right, apart):
     rng = np.random.default_rng(seed)
     names = ["env", "net", "tiny", "(untracked)"]

@@ -18,6 +18,7 @@ from .evidence import Evidence
 
 _LEAST_ROWS = 16
 _BINS = 8
+MUCH_MB = 150  # of memory gained
 _RISING = 0.75  # rank correlation with the order of the stretches
 _LEAST_BETWEEN = 2  # iterations on the way up
 

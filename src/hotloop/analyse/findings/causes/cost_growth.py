@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from ....model.shard import WAIT, Place
 from ...devices import BETWEEN
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..growth import Growing, growing_labels, memory_growth
+from ..growth import MUCH_MB, Growing, growing_labels, memory_growth
 from ..rule import Candidate, Cause, function_name
 
 CAUSE = Cause(
@@ -38,7 +38,7 @@ def look(e: Evidence) -> Candidate | None:
         if grown.factor < LEAST_FACTOR or grown.label == "learn/backward":
             continue
         slices = _culprits(e, grown.label)
-        if grown.soon and (memory_growth(e) > 0 or not _handles_all(e, slices)):  # new memory costs more from then on
+        if grown.soon and (memory_growth(e) > MUCH_MB or not _handles_all(e, slices)):  # new memory costs more from then on
             continue
         share = e.share(slices)
         if share * grown.excess < LEAST_SHARE:

@@ -13,20 +13,19 @@ import re
 
 from ....model.finding import Gain
 from ..evidence import Evidence
-from ..growth import memory_growth, memory_mb
+from ..growth import MUCH_MB, memory_growth, memory_mb
 from ..rule import Candidate, Cause
 
 CAUSE = Cause(
     "memory-growth", "memory grows without a plateau", "bound what is kept: observations, tensors with graphs, caches"
 )
-LEAST_MB = 150
 _KEEPS = re.compile(r"\.(append|extend|add|insert|setdefault|push|store|write)\(")
 
 
 def look(e: Evidence) -> Candidate | None:
     grown = memory_growth(e)
     first, last = memory_mb(e)
-    if grown < LEAST_MB or last < 1.25 * first:
+    if grown < MUCH_MB or last < 1.25 * first:
         return None
     keeping = e.where(lambda x: any(e.is_yours(p) and _KEEPS.search(e.text(p)) for p in x.places[-3:]))
     where = e.blame(keeping, share=0.3) if keeping else e.blame(e.slices)
