@@ -110,6 +110,49 @@ def test_work_is_counted_by_itself(dqn):
     assert report.iterations_closed > 0
 
 
+AGENT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Env:
+    def reset(self): return torch.zeros(4, 3)
+    def step(self, action): return torch.rand(4, 3), torch.ones(4), torch.zeros(4, dtype=bool), {}
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.actor, self.critic = nn.Linear(3, 2), nn.Linear(3, 1)
+    def act(self, x):
+        logits = self.actor(x)
+        return logits.argmax(1), torch.log_softmax(logits, 1), self.critic(x)
+env, agent = Env(), Agent()
+optimizer = torch.optim.SGD(agent.parameters(), 0.01)
+obs = env.reset()
+for _ in range(30):
+    batch = []
+    for _ in range(16):
+        with torch.no_grad(): action, *_ = agent.act(obs)
+        obs, *_ = env.step(action)
+        batch.append(obs)
+    with torch.no_grad(): after = agent.critic(obs)
+    states = torch.cat(batch)
+    for i in range(4):
+        _, logp, value = agent.act(states[16 * i : 16 * i + 16])
+        loss = value.pow(2).mean() - logp.mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+
+
+def test_a_batch_is_what_the_agents_own_methods_are_trained_with(tmp_path):
+    done = run(tmp_path, AGENT)
+    assert done.returncode == 0, done.stderr
+    report = read(tmp_path)
+    assert report.counters["updates"] == 120
+    assert report.counters["samples"] == 120 * 16  # not the 4 of the value after the last step
+    assert report.facts["learn_calls"] >= 5
+    assert report.facts["collect_calls"] >= 20
+    assert report.facts.get("collect_grad", 0) == 0
+
+
 def test_every_hooked_part_has_its_label_and_its_calls(dqn):
     _, _, report = dqn
     expected = {

@@ -85,6 +85,9 @@ def undo_parts(name: str) -> bool:
     return bool(parts)
 
 
+EVERY = 13  # of the model calls, one is looked at
+
+
 class Patches:
     """What one integration exchanged."""
 
@@ -94,6 +97,7 @@ class Patches:
         self.recorder = recorder
         self.note = note
         self.session, self.trace = session, trace  # where to write, and the deep window, for those who do
+        self.look: Callable[..., None] | None = None  # at one in EVERY calls of a model; torch's integration sets it
         self._undo: list[Callable[[], None]] = []
         self.count = 0
         self.closed = False  # nothing more is exchanged

@@ -46,8 +46,10 @@ _OTHERS = frozenset((
 class Classes:
     """Looks at classes as they are made, and once at the functions of the script."""
 
-    def __init__(self, patches: p.Patches, is_model: Callable[[type], bool], more: list[Callable[[type], bool]]) -> None:
-        self._patches = patches
+    def __init__(
+        self, patches: p.Patches, is_model: Callable[[type], bool], torch: p.Patches, more: list[Callable[[type], bool]]
+    ) -> None:
+        self._patches, self._torch = patches, torch
         self._models = patches.part("traced")
         self._is_model = is_model
         self._more = more  # of integrations: True when the class is dealt with
@@ -73,7 +75,7 @@ class Classes:
         base: Any = sys.modules["torch"].nn.Module
         for name in methods:
             if not name.startswith("_") and name != "forward" and not hasattr(base, name):
-                self._models.wrap(cls, name, p.FORWARD)
+                self._models.wrap(cls, name, p.FORWARD, self._torch.look, p.EVERY)
 
     def _other(self, cls: type, methods: dict[str, Any]) -> None:
         stores = [name for name in STORES if callable(getattr(cls, name, None))]

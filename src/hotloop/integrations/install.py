@@ -77,7 +77,7 @@ class Hooks:
             sb3 = self._patches["stable_baselines3"]
             more.append(lambda cls: stable_baselines3.look_at(sb3, cls))
         is_model = torch.is_module_class if "torch" in self._names else lambda cls: False
-        looker = classes.Classes(patches, is_model, more)
+        looker = classes.Classes(patches, is_model, self._patches.get("torch", patches), more)
 
         def look_at(cls: type) -> None:
             try:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 MODULES = ("torch",)
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss", "nll_loss", "kl_div",
            "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
-EVERY = 13  # of the model calls, which are looked at
 _EVERY_UPDATE = 16
 
 
 def install(patches: p.Patches, torch: Any) -> None:
     watch = _Watch(patches, torch)
-    patches.wrap(torch.nn.Module, "__call__", p.FORWARD, watch.model_called, EVERY)
+    patches.look = watch.model_called
+    patches.wrap(torch.nn.Module, "__call__", p.FORWARD, watch.model_called, p.EVERY)
     for owner, name, role in (
         (torch.autograd, "backward", p.BACKWARD),
         (torch.autograd, "grad", p.BACKWARD),
@@ -177,14 +177,15 @@ class _Watch:
             self.reads.turn()
         tensor = self._torch.Tensor
         inputs = next((a for a in args[1:] if isinstance(a, tensor)), None)
-        outputs = result if isinstance(result, tensor) else _first(result, tensor)
-        if phase == LEARN and inputs is not None and inputs.dim():
+        outputs = [r for r in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(r, tensor)]
+        has_grad = any(r.requires_grad for r in outputs)
+        if phase == LEARN and (has_grad or not outputs) and inputs is not None and inputs.dim():  # else a target's
             self._batch = inputs.shape[0]
             self._count("~learn_calls")
             self._count("~learn_batch", self._batch)
-        elif phase == COLLECT and outputs is not None:
+        elif phase == COLLECT and outputs:
             self._count("~collect_calls")
-            self._count("~collect_grad", int(outputs.requires_grad))
+            self._count("~collect_grad", int(has_grad))
         if inputs is not None:
             if inputs.device.type not in self._known_devices:
                 self._known_devices.add(inputs.device.type)
@@ -213,12 +214,6 @@ class _Watch:
                 self._count("~update_looks")
                 self._count("~anomaly_updates", int(self._torch.is_anomaly_enabled()))
                 self._count("~torch_threads", self._torch.get_num_threads())
-
-
-def _first(result: Any, tensor: type) -> Any:
-    if isinstance(result, (tuple, list)):
-        return next((r for r in result if isinstance(r, tensor)), None)
-    return None
 
 
 def is_module_class(cls: type) -> bool:

@@ -14,7 +14,7 @@ from ..evidence import Evidence
 from ..rule import Candidate, Cause, percent
 
 CAUSE = Cause("tiny-batch", "minibatches so small that overhead dominates", "use larger minibatches and fewer updates")
-MOST_BATCH, LEAST_SHARE, ENOUGH = 16, 0.4, 64
+MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
 
 
 def look(e: Evidence) -> Candidate | None:
@@ -22,7 +22,7 @@ def look(e: Evidence) -> Candidate | None:
     batch = e.facts.get("learn_batch", 0) / calls if calls else 0
     learning = e.where(lambda x: x.phase == LEARN)
     share = e.share(learning)
-    if not 0 < batch <= MOST_BATCH or share < LEAST_SHARE or e.updates < 200:
+    if calls < LEAST_CALLS or not 0 < batch <= MOST_BATCH or share < LEAST_SHARE or e.updates < 200:
         return None
     where = e.blame(learning, share=0.8)
     return Candidate(
