@@ -104,7 +104,8 @@ def _soon_grown(values: Sequence[float], steps: Sequence[int]) -> tuple[float, f
         return None
     rise = list(takewhile(lambda cost: cost < 0.92 * late, costs[: len(costs) // 4]))
     on_the_way = [cost for cost in rise if cost > 1.2 * first]
-    if len(on_the_way) < _LEAST_BETWEEN or any(b < 0.9 * a for a, b in pairwise(on_the_way)):
+    half = len(on_the_way) // 2
+    if len(on_the_way) < _LEAST_BETWEEN or median(on_the_way[:half]) >= median(on_the_way[half:]):
         return None
     return first, late, 1 - first / late
 
