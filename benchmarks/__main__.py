@@ -64,7 +64,8 @@ BENCHMARKS = (
     Benchmark("gpu_syncs", "Is a synchronisation added?", "gpu/syncs.py"),
     Benchmark("gpu_memory", "Are the peaks the allocator's?", "gpu/memory.py"),
     Benchmark("gpu_deep_window", "Is the deep window openable and folded?", "gpu/deep_window.py"),
-    Benchmark("gpu_overhead", "What do device times cost?", "gpu/overhead.py 12", "gpu/overhead.py 4"),
+    Benchmark("gpu_dqn", "What do device times cost a small DQN?", "gpu/overhead.py 12 DQN", "gpu/overhead.py 4 DQN"),
+    Benchmark("gpu_ppo", "What do device times cost a small PPO?", "gpu/overhead.py 12 PPO", "gpu/overhead.py 4 PPO"),
 )  # fmt: skip
 
 

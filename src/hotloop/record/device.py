@@ -21,6 +21,7 @@ POOL = 2048
 MOST_MARKS = 256  # of one window
 WINDOW_NS = 50_000_000
 BUDGET = 0.005  # of the time, for marks and their resolution
+ALLOWANCE_NS = 20_000_000  # of our own time, once: a beginning is unlike what follows, and a short run is measured whole
 CLOSE_NS = 5_000  # a mark this soon after another on its stream is the same
 JITTER_NS = 10_000  # between an event that finds an idle device and its time
 MOST_KEYS = 512
@@ -35,9 +36,9 @@ class Attribution:
     """The machine of one process."""
 
     def __init__(self, backend: Backend, note: Callable[[str], None], *, pool: int = POOL, budget: float = BUDGET,
-                 window_ns: int = WINDOW_NS) -> None:  # fmt: skip
+                 window_ns: int = WINDOW_NS, allowance_ns: int = ALLOWANCE_NS) -> None:  # fmt: skip
         self._backend, self._note = backend, note
-        self._pool_size, self._budget, self._window_ns = pool, budget, window_ns
+        self._pool_size, self._budget, self._window_ns, self._allowance_ns = pool, budget, window_ns, allowance_ns
         self._free: dict[int, list[Any]] = {}  # by device: an event stays with the one it was first recorded on
         self._made = 0
         self._turns: list[None] = [None]  # whoever takes it is at work here
@@ -46,6 +47,7 @@ class Attribution:
         self._recent: list[Segment] = []  # of the windows before, as long as a wait may reach back to them
         self._anchors: dict[int, tuple[Mark, int]] = {}  # by device: the last mark that was resolved, and when it was reached
         self._resume_ns = 0
+        self._told_ns = 0  # the windows so far stand for the time until here
         self.labels: dict[Key, Label] = {}
         self.pairs: dict[tuple[Key, Key], float] = {}  # (blocked in, for work of) -> ns
         self.began_ns = 0
@@ -140,7 +142,7 @@ class Attribution:
                 now = self._backend.now_ns()
                 if self._window is not None:
                     self._close(now)
-                self._follow(now)
+                self._stand(now)
             self._resolve_done()
             return not self._pending
         except Exception as error:
@@ -172,7 +174,8 @@ class Attribution:
 
     def _turn(self, now: int) -> None:
         """Between two spans: end a window that is long enough, begin one if the budget allows, resolve an old one."""
-        self.began_ns = self.began_ns or now
+        if not self.began_ns:
+            self.began_ns = self._told_ns = now
         window = self._window
         if window is not None and (now - window.begin_ns >= self._window_ns or len(window.marks) >= MOST_MARKS):
             self._close(now)
@@ -180,15 +183,19 @@ class Attribution:
             self._resolve_done()
         if self._window is None and now >= self._resume_ns:
             if len(self._pending) < MOST_PENDING:
-                self._follow(now)
+                self._stand()
                 self._window = Window(now)
             else:
                 self._resume_ns = now + self._window_ns
 
-    def _follow(self, now: int) -> None:
-        """The last window stands for the time until here: a slow beginning is not taken for the rest of the run."""
+    def _stand(self, upto: int | None = None) -> None:
+        """The last window stands for the time since the one before it, the very last also for what is left: a slow beginning
+        stands for itself alone."""
         if self._pending and not self._pending[-1].stands_ns:
-            self._pending[-1].stands_ns = max(1, now - self._pending[-1].begin_ns)
+            last = self._pending[-1]
+            upto = upto or last.end_ns
+            last.stands_ns = max(1, upto - self._told_ns)
+            self._told_ns = upto
 
     def _close(self, now: int) -> None:
         window, self._window = self._window, None
@@ -197,7 +204,8 @@ class Attribution:
         if window.marks:
             window.end_ns = now
             self._pending.append(window)
-        self._resume_ns = max(now, self._resume_ns, self.began_ns + int(self.cost_ns / self._budget))
+        owed = max(0, self.cost_ns - self._allowance_ns) / self._budget
+        self._resume_ns = max(now, self._resume_ns, self.began_ns + int(owed))
 
     def _seal(self, window: Window) -> None:
         """A last mark on the current stream, so that the work since the one before is in the window."""

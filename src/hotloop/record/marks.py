@@ -62,7 +62,7 @@ class Wait:
 class Window:
     def __init__(self, begin_ns: int) -> None:
         self.begin_ns = self.end_ns = begin_ns
-        self.stands_ns = 0  # until the next window: how much of the run it speaks for; 0: not known yet
+        self.stands_ns = 0  # since the window before: how much of the run it speaks for; 0: not known yet
         self.spans: dict[Key, int] = {}
         self.marks: list[Mark] = []
         self.waits: list[Wait] = []
