@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +14,18 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
+def fresh_cache(folder: Path) -> dict[str, str]:
+    """A compiler keeps in it which shapes have changed, and makes other graphs the next time."""
+    return {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
+
+
 def run(tmp_path: Path, code: str, *options: str) -> tuple[str, dict]:
     """The script's own output and the JSON report, under `hotloop run`."""
     (tmp_path / "train.py").write_text(code)
     hotloop = [sys.executable, "-m", "hotloop"]
     done = subprocess.run(
         [*hotloop, "run", "--quiet", "--out", "session", *options, "train.py"], capture_output=True, text=True, cwd=tmp_path,
-        timeout=300,
+        timeout=300, env=fresh_cache(tmp_path / "cache"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     report = subprocess.run([*hotloop, "report", "session", "--json"], capture_output=True, text=True, cwd=tmp_path)
@@ -31,7 +37,8 @@ def run(tmp_path: Path, code: str, *options: str) -> tuple[str, dict]:
 
 def bare(tmp_path: Path, code: str) -> str:
     (tmp_path / "bare.py").write_text(code)
-    done = subprocess.run([sys.executable, "bare.py"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    command, cache = [sys.executable, "bare.py"], fresh_cache(tmp_path / "bare_cache")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, env=cache)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
