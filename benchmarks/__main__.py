@@ -60,6 +60,7 @@ BENCHMARKS = (
     Benchmark("coverage", "How much of it do tests reach?", "native_checks.py coverage"),
     Benchmark("fuzz", "Are damaged sessions read or refused?", "fuzz_reader.py", "fuzz_reader.py --count 3000 --step 997"),
     Benchmark("gpu_attribution", "Who gets the GPU's time?", "gpu/attribution.py"),
+    Benchmark("gpu_bounds", "Does the truth lie between at least and at most?", "gpu/bounds.py"),
     Benchmark("gpu_rollout", "Is a blocking copy split rightly?", "gpu/rollout.py"),
     Benchmark("gpu_syncs", "Is a synchronisation added?", "gpu/syncs.py"),
     Benchmark("gpu_memory", "Are the peaks the allocator's?", "gpu/memory.py"),

@@ -6,6 +6,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hotloop.record.device import Attribution, union_ns
 from hotloop.record.marks import BETWEEN, EARLIER
@@ -17,8 +19,10 @@ A, B, C = (1, 1), (1, 2), (1, 3)
 class FakeDevice:
     """A virtual clock; each stream is done with its work at `free`. Events keep the time they are reached."""
 
-    def __init__(self, call_ns: int = 500) -> None:
+    def __init__(self, call_ns: int = 500, latency_ns: int = 0) -> None:
         self.now = 1_000_000
+        self.latency_ns = latency_ns  # until an idle device begins with what is queued
+        self.truth: dict[tuple[int, int], int] = {}  # by who queued it
         self.free: dict[tuple[int, int], int] = {}
         self.stream = (0, 0)
         self.call_ns = call_ns
@@ -44,7 +48,7 @@ class FakeDevice:
         if event.setdefault("device", self.stream[0]) != self.stream[0]:
             raise RuntimeError("Event device does not match recording stream's device")  # as torch does
         self.now += self.call_ns
-        event["at"] = max(self.now, self.free.get(self.stream, 0))
+        event["at"] = max(self.now + self.latency_ns, self.free.get(self.stream, 0))
 
     def is_done(self, event: dict[str, int]) -> bool:
         self._may_fail("is_done")
@@ -60,9 +64,10 @@ class FakeDevice:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     # the script
-    def work(self, ns: int) -> None:
+    def work(self, ns: int, owner: tuple[int, int] = A) -> None:
         self.now += 5 * US  # a launch
-        self.free[self.stream] = max(self.now, self.free.get(self.stream, 0)) + ns
+        self.free[self.stream] = max(self.now + self.latency_ns, self.free.get(self.stream, 0)) + ns
+        self.truth[owner] = self.truth.get(owner, 0) + ns
 
     def think(self, ns: int) -> None:
         self.now += ns
@@ -337,6 +342,67 @@ def test_an_end_without_a_beginning_is_nothing(device):
     m.switch(A)
     assert m.wait_begins(A) is None
     assert m.marks == 0
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([A, B, C]),
+        st.lists(st.integers(1, 3_000), max_size=6),  # kernels, µs
+        st.integers(0, 2_000),  # the host thinks, µs
+        st.sampled_from(["", "short", "long"]),  # a wait at the end of the span
+        st.integers(1, 20_000),  # what a long one copies, µs
+    ),
+    min_size=1, max_size=60,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS, st.integers(0, 9), st.integers(0, 200))
+def test_the_truth_lies_between_at_least_and_at_most(steps, latency_us, window_ms):
+    """Whatever is queued, however long an idle device takes to begin and a copy takes."""
+    device = FakeDevice(call_ns=7 * US, latency_ns=latency_us * US)
+    m = machine(device, window_ns=window_ms * MS)
+    for key, kernels, think, waits, copy in steps:
+        m.edge(key, True)
+        for us in kernels:
+            device.work(us * US, key)
+        device.think(think * US)
+        if waits:
+            wait = m.wait_begins(key, is_short=waits == "short")
+            device.sync((copy if waits == "long" else 5) * US)
+            if wait is not None:
+                m.wait_ends(wait)
+        m.edge(BETWEEN)
+        device.think(7 * US)
+    device.sync()
+    m.poll(closing=True)
+    device.think(MS)
+    assert m.poll()
+    slack = 1 * US * len(steps)
+    for key, truth in device.truth.items():
+        assert m.labels[key].sure_ns <= truth + slack
+        assert m.labels[key].most_ns >= truth - slack
+    assert m.busy_ns <= sum(device.truth.values()) + slack
+
+
+def test_slow_first_waits_of_an_idle_device_are_not_taken_for_its_work():
+    """A first copy loads libraries: milliseconds in which nothing is queued."""
+    device = FakeDevice(call_ns=7 * US, latency_ns=8 * US)
+    m = machine(device)
+    for call in range(2_000):
+        for key in (A, B):
+            m.edge(key, True)
+            for _ in range(4):
+                device.work(3 * US, key)
+            device.think(80 * US)
+            m.edge(BETWEEN)
+        m.edge(C, True)
+        blocked(m, device, C, copy_ns=(20_000 if call < 3 else 20) * US)
+        m.edge(BETWEEN)
+    m.poll(closing=True)
+    assert m.windows > 5
+    assert m.busy_ns <= sum(device.truth.values())
+    assert m.busy_ns < 0.1 * device.now
 
 
 def test_the_union_of_nothing_is_nothing():

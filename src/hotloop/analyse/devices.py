@@ -61,10 +61,10 @@ class DeviceMemory:
 class Devices:
     names: tuple[str, ...]
     processes: int
-    lifetime_ns: int
+    lifetime_ns: int  # from the first span that was marked on; all shares are of it
     measured_share: float
     cost_share: float
-    busy_least: float  # shares of the time
+    busy_least: float
     idle_least: float
     idle_most: float
     idle_in: tuple[tuple[str, float], ...]  # what the host did while the device certainly had nothing to do
@@ -86,11 +86,10 @@ def summarise_devices(session: SessionData) -> Devices | None:
         return None
     shards = {shard.id: shard for shard in session.shards}
     rows, pairs = _labels(used, shards)
-    lifetime = sum(process.lifetime_ns for process in used)
+    lifetime = sum(process.covered_ns or process.lifetime_ns for process in used)
     measured = sum(process.measured_ns for process in used)
     idle = {row.name: max(0, row.most_ns - row.sure_ns) / lifetime for row in rows if row.is_host_only} if lifetime else {}
-    covered = sum(p.covered_ns for p in used)
-    busy = sum(p.busy_ns for p in used) / covered if covered else 0.0
+    busy = sum(p.busy_ns for p in used) / lifetime if lifetime else 0.0
     idle_least = min(1.0, sum(idle.values()))
     return Devices(
         names=tuple(dict.fromkeys(p.name for p in used)),

@@ -27,7 +27,7 @@ JITTER_NS = 10_000  # between an event that finds an idle device and its time
 MOST_KEYS = 512
 MOST_PENDING = 8
 MOST_RECENT = 64
-DRIFT = 5e-5  # of a device's clock against the host's
+DRIFT = 1e-4  # of a device's clock against the host's
 RETRY_NS = 1_000_000_000
 NEVER = (1 << 64) - 1
 
@@ -45,7 +45,9 @@ class Attribution:
         self._window: Window | None = None
         self._pending: list[Window] = []
         self._recent: list[Segment] = []  # of the windows before, as long as a wait may reach back to them
-        self._anchors: dict[int, tuple[Mark, int]] = {}  # by device: the last mark that was resolved, and when it was reached
+        self._anchors: dict[
+            int, tuple[Mark, int, int]
+        ] = {}  # by device: the last mark resolved, when reached at least, at most
         self._resume_ns = 0
         self._told_ns = 0  # the windows so far stand for the time until here
         self.labels: dict[Key, Label] = {}
@@ -228,6 +230,8 @@ class Attribution:
         if event is None:
             self._drop(window, before)
             return None
+        if last is not None:
+            self._ask(last, before)
         backend.record(event)
         after = backend.now_ns()
         mark = Mark(stream, event, before, after, window.owners.get(stream) if last is not None else None)
@@ -236,6 +240,13 @@ class Attribution:
         window.owners[stream] = owner
         self.marks += 1
         return mark
+
+    def _ask(self, mark: Mark, now: int) -> None:
+        """Has the device reached a mark by now? Either answer ties the clocks."""
+        if self._backend.is_done(mark.event):
+            mark.done_ns = self._backend.now_ns()
+        else:
+            mark.busy_ns = now
 
     def _take(self, device: int) -> Any:
         if self._free.get(device):
@@ -299,8 +310,8 @@ class Attribution:
             label = self._label(mark.owner)
             label.host_ns += scale * max(0, mark.before_ns - first.after_ns)
             label.most_ns += scale * max(0, at - start)
-            known = max(start, mark.after_ns)
-            if at - known > JITTER_NS:
+            known = max(start, mark.after_ns) + JITTER_NS
+            if at > known:
                 label.sure_ns += scale * (at - known)
                 sure.setdefault(mark.stream[0], []).append((known, at))
             segments.append((start, at, mark.stream, mark.owner))
@@ -317,25 +328,39 @@ class Attribution:
         self._recent = reach[-MOST_RECENT:]
 
     def _times(self, window: Window) -> dict[int, int]:
-        """When the device reached each mark, in the host's time. A device's clock has its own beginning: no event is reached
-        before it was queued, and none that was waited for after the wait. Where a mark found an idle device the first is
-        exact; where the queue never ran dry, the second is, for a wait that copies nothing much. From one window to the next
-        the device's own clock tells."""
+        """When the device reached each mark, in the host's time. A device's clock has its own beginning; what is known of it is
+        an interval. No mark is reached before it was queued, or while it was asked for in vain; none after it was found
+        reached, or after a wait for it. From one window to the next the device's own clock carries the interval on.
+
+        Within it the earliest is taken: a mark that finds an idle device is reached at once. Where a wait ends long after that,
+        and nothing was found reached before, the queue never ran dry: its end tells, if it copied nothing much itself."""
         reached: dict[int, int] = {}
         for device in {mark.stream[0] for mark in window.marks}:
             marks = [mark for mark in window.marks if mark.stream[0] == device]
-            clock = {id(m): int(self._backend.elapsed_ns(marks[0].event, m.event)) if m is not marks[0] else 0 for m in marks}
-            offset = max(mark.after_ns - clock[id(mark)] for mark in marks)
-            anchor = self._anchors.get(device)
-            if anchor is not None:
-                gone = self._backend.elapsed_ns(anchor[0].event, marks[0].event)
-                offset = max(offset, int(anchor[1] + gone * (1 - DRIFT)))
-            ends = [w.end_ns - clock[id(w.mark)] for w in window.waits if w.is_short and id(w.mark) in clock]
-            if ends and min(ends) - offset > 10 * JITTER_NS:
-                offset = min(ends) - JITTER_NS
+            first = marks[0]
+            clock = {id(m): int(self._backend.elapsed_ns(first.event, m.event)) if m is not first else 0 for m in marks}
+            waits = [wait for wait in window.waits if id(wait.mark) in clock]
+            low = max(max(mark.after_ns, mark.busy_ns) - clock[id(mark)] for mark in marks)
+            high = min((mark.done_ns - clock[id(mark)] for mark in marks if mark.done_ns), default=NEVER)
+            high = min((high, *(wait.end_ns - clock[id(wait.mark)] for wait in waits)))
+            low, high = self._carry(device, first, low, high)
+            ends = [wait.end_ns - clock[id(wait.mark)] for wait in waits if wait.is_short]
+            never_dry = ends and high - low > 10 * JITTER_NS and min(ends) - JITTER_NS <= high
+            offset = high - JITTER_NS if never_dry else low
             reached |= {key: at + offset for key, at in clock.items()}
-            self._anchors[device] = (marks[-1], reached[id(marks[-1])])
+            last = marks[-1]
+            self._anchors[device] = (last, low + clock[id(last)], min(NEVER, high + clock[id(last)]))
         return reached
+
+    def _carry(self, device: int, first: Mark, low: int, high: int) -> tuple[int, int]:
+        """A window's interval with what the ones before said; without it where the two contradict each other."""
+        anchor = self._anchors.get(device)
+        if anchor is None:
+            return low, max(low, high)
+        mark, earliest, latest = anchor
+        gone = self._backend.elapsed_ns(mark.event, first.event)
+        both = max(low, int(earliest + gone * (1 - DRIFT))), min(high, int(latest + gone * (1 + DRIFT)))
+        return both if both[0] <= both[1] else (low, max(low, high))
 
     def _charge(self, wait: Wait, segments: Iterable[Segment], reached_ns: int, scale: float) -> None:
         """Share a wait out over the work that was outstanding, in the order the device did it. On its own stream that ends with

@@ -41,11 +41,12 @@ class Label:
 
 
 class Mark:
-    __slots__ = ("after_ns", "before_ns", "event", "owner", "stream")
+    __slots__ = ("after_ns", "before_ns", "busy_ns", "done_ns", "event", "owner", "stream")
 
     def __init__(self, stream: tuple[int, int], event: Any, before_ns: int, after_ns: int, owner: Key | None) -> None:
         self.stream, self.event = stream, event
         self.before_ns, self.after_ns = before_ns, after_ns  # our own time lies between the two
+        self.busy_ns = self.done_ns = 0  # when it was asked for: not reached yet, reached; 0: not asked
         self.owner = owner  # whose segment ends here; None: the stream's first mark of the window
 
 
