@@ -20,6 +20,7 @@ from benchmarks.gpu.runs import need_cuda, run_session, show
 
 SLACK = 0.02
 LOOPS = {"small kernels": (64, 4, 0.0, 800), "a full queue": (4096, 60, 0.0, 60), "waits for its env": (64, 4, 0.004, 400)}
+LAUNCHES = ("cuda_runtime", "cuda_driver")
 SPANS = ("env", "forward", "backward", "optimizer", "read")
 CODE = """
 import sys, time, torch, hotloop
@@ -52,9 +53,7 @@ def truth(path: Path) -> tuple[dict[str, float], float]:
     spans = sorted((e["ts"], e["ts"] + e["dur"], e["name"]) for e in events
                    if e.get("cat") == "user_annotation" and e["name"] in SPANS)  # fmt: skip
     starts = [span[0] for span in spans]
-    launched = {
-        e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") == "cuda_runtime" and "correlation" in e["args"]
-    }
+    launched = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") in LAUNCHES and "correlation" in e["args"]}
     by_span, upto, whole = dict.fromkeys(SPANS, 0.0), 0.0, 0.0
     for event in sorted((e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")), key=lambda e: e["ts"]):
         begin, end = event["ts"], event["ts"] + event["dur"]

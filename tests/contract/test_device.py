@@ -22,6 +22,7 @@ class FakeDevice:
     def __init__(self, call_ns: int = 500, latency_ns: int = 0) -> None:
         self.now = 1_000_000
         self.latency_ns = latency_ns  # until an idle device begins with what is queued
+        self.wake_ns = 0  # the same, after a millisecond without work
         self.truth: dict[tuple[int, int], int] = {}  # by who queued it
         self.free: dict[tuple[int, int], int] = {}
         self.stream = (0, 0)
@@ -48,7 +49,8 @@ class FakeDevice:
         if event.setdefault("device", self.stream[0]) != self.stream[0]:
             raise RuntimeError("Event device does not match recording stream's device")  # as torch does
         self.now += self.call_ns
-        event["at"] = max(self.now + self.latency_ns, self.free.get(self.stream, 0))
+        event["at"] = self._begins()
+        self.free[self.stream] = event["at"]
 
     def is_done(self, event: dict[str, int]) -> bool:
         self._may_fail("is_done")
@@ -63,10 +65,14 @@ class FakeDevice:
         if self.fails_at == where:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
+    def _begins(self) -> int:
+        free = self.free.get(self.stream, 0)
+        return max(self.now + (self.wake_ns if self.now - free > MS else self.latency_ns), free)
+
     # the script
     def work(self, ns: int, owner: tuple[int, int] = A) -> None:
         self.now += 5 * US  # a launch
-        self.free[self.stream] = max(self.now + self.latency_ns, self.free.get(self.stream, 0)) + ns
+        self.free[self.stream] = self._begins() + ns
         self.truth[owner] = self.truth.get(owner, 0) + ns
 
     def think(self, ns: int) -> None:
@@ -357,10 +363,11 @@ STEPS = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(STEPS, st.integers(0, 9), st.integers(0, 200))
-def test_the_truth_lies_between_at_least_and_at_most(steps, latency_us, window_ms):
+@given(STEPS, st.integers(0, 9), st.integers(0, 29), st.integers(0, 200))
+def test_the_truth_lies_between_at_least_and_at_most(steps, latency_us, wake_us, window_ms):
     """Whatever is queued, however long an idle device takes to begin and a copy takes."""
     device = FakeDevice(call_ns=7 * US, latency_ns=latency_us * US)
+    device.wake_ns = max(wake_us, latency_us) * US
     m = machine(device, window_ns=window_ms * MS)
     for key, kernels, think, waits, copy in steps:
         m.edge(key, True)
@@ -462,7 +469,7 @@ def test_a_beginning_four_times_as_slow_weighs_what_it_took():
             m.wait_ends(wait)
         m.edge(BETWEEN)
     m.poll(closing=True)
-    assert 2 <= m.windows
+    assert m.windows >= 2
     assert m.measured_ns < 0.5 * m.covered_ns
     assert m.covered_ns == pytest.approx(device.now - m.began_ns, rel=1e-6)
     assert m.labels[B].copy_ns == pytest.approx(truth, rel=0.05)

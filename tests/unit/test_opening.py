@@ -10,7 +10,9 @@ import pytest
 
 from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
 from hotloop.analyse.phases import Phases
+from hotloop.analyse.report import make_report
 from hotloop.analyse.timeline import make_timeline
+from hotloop.model import shard as m
 from hotloop.model.sheet import KINDS
 from hotloop.present.detailed import session_report
 from hotloop.present.html.data import Limits, page_data
@@ -81,6 +83,26 @@ def test_lines_are_merged_over_comprehensions_and_carry_their_source(loop):
     assert spots[0].inner == "Linear.forward (torch/nn/linear.py:134)"
     assert sum(x.share for x in spots) == pytest.approx(1)
     assert [(x.where, x.samples) for x in list_other_spots(report, None)] == [("train.py:11", 5)]
+
+
+def test_what_runs_below_the_deep_window_is_nobodys_line(loop):
+    """`profiler.step()` was called from the user's line, by us; our own other files are passed over."""
+    session, _ = loop
+    shard = session.shards[0]
+    ours = "/x/site-packages/hotloop/"
+    deep = m.Place(ours + "integrations/trace.py", "DeepWindow._step", 90, 80)
+    reads = m.Place(ours + "integrations/transfers.py", "read", 50, 40)
+    torch = m.Place("/x/site-packages/torch/profiler/profiler.py", "profile.step", 900, 880)
+    places = (*shard.samples.places, deep, reads, torch)
+    first = len(shard.samples.stacks)
+    n = len(shard.samples.places)
+    stacks = (*shard.samples.stacks, (1, n), (first, n + 2), (1, n + 1))
+    counts = (*shard.samples.counts, m.Sample(first, 7, 0, 50, False), m.Sample(first + 1, 7, 0, 60, False),
+              m.Sample(first + 2, 7, 0, 7, False))  # fmt: skip
+    samples = replace(shard.samples, places=places, stacks=stacks, counts=counts)
+    session = replace(session, shards=(replace(shard, samples=samples), *session.shards[1:]))
+    seen = {x.where: x.samples for x in list_spots(make_report(session), session.sources)}
+    assert seen == {"train.py:30": 40 + 7, "train.py:11": 30}
 
 
 def test_a_file_outside_the_folder_keeps_its_last_parts():

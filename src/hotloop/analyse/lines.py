@@ -49,7 +49,8 @@ class Line:
 
 
 _PURE = 0.9  # of what a line was seen leading to: less, and it speaks for no phase (`main()`, a helper of two phases)
-_OURS = re.compile(r"[/\\\\]hotloop[/\\\\](record|integrations|run)[/\\\\]")
+_OURS = re.compile(r"[/\\]hotloop[/\\](record|integrations|store|run)[/\\]")
+_DEEP = re.compile(r"[/\\]hotloop[/\\]integrations[/\\]trace\.py$")  # what runs below it is the profiler's, torch's files too
 
 
 def read_looks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Look, ...]:
@@ -57,16 +58,19 @@ def read_looks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Look, ...]:
     looks = []
     for index, shard in enumerate(shards):
         samples = shard.samples
-        chains: list[tuple[m.Place, ...]] = []
+        chains: list[tuple[m.Place, ...] | None] = []
         for parent, place in samples.stacks:
             above = chains[parent] if parent >= 0 else ()
             here = samples.places[place]
-            chains.append(above if _OURS.search(here.file) else (*above, here))
+            if above is None or _DEEP.search(here.file):
+                chains.append(None)
+            else:
+                chains.append(above if _OURS.search(here.file) else (*above, here))
         all_early = all(s.early for s in samples.counts)
         for stack, path, track, count, early in samples.counts:
-            if not chains[stack]:
-                continue
-            looks.append(Look(index, track, ledger.branch_of[index][path], chains[stack], count, early and not all_early))
+            chain = chains[stack]
+            if chain:
+                looks.append(Look(index, track, ledger.branch_of[index][path], chain, count, early and not all_early))
     return tuple(looks)
 
 

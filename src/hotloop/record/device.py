@@ -24,6 +24,7 @@ BUDGET = 0.005  # of the time, for marks and their resolution
 ALLOWANCE_NS = 20_000_000  # of our own time, once: a beginning is unlike what follows, and a short run is measured whole
 CLOSE_NS = 5_000  # a mark this soon after another on its stream is the same
 JITTER_NS = 10_000  # between an event that finds an idle device and its time
+LATENCY_NS = 30_000  # until an idle device begins with what is queued: after a sleep of milliseconds more than usually
 MOST_KEYS = 512
 MOST_PENDING = 8
 MOST_RECENT = 64
@@ -310,7 +311,7 @@ class Attribution:
             label = self._label(mark.owner)
             label.host_ns += scale * max(0, mark.before_ns - first.after_ns)
             label.most_ns += scale * max(0, at - start)
-            known = max(start, mark.after_ns) + JITTER_NS
+            known = start if start > mark.after_ns else mark.after_ns + LATENCY_NS
             if at > known:
                 label.sure_ns += scale * (at - known)
                 sure.setdefault(mark.stream[0], []).append((known, at))
