@@ -29,7 +29,7 @@ STEP, BACK = 1, 7  # paths of the session made by hand
 
 def label(path, host=0, sure=0, most=0, blocked=0, copy=0, waited=0):
     """What was measured of it in half of the run; a process writes it for the whole."""
-    return d.DeviceLabel(1, path, 20, *(2 * ms * MS for ms in (host, sure, most, blocked, copy, waited)))
+    return d.DeviceLabel(1, path, 10, *(2 * ms * MS for ms in (host, sure, most, blocked, copy, waited)))
 
 
 def process(**more):
@@ -61,6 +61,18 @@ def test_windows_are_scaled_to_the_time_the_device_was_in_use():
         ("collect/env_step", "learn/backward"),
         ("collect/env_step", EARLIER),
     ]
+
+
+def test_a_label_stands_for_the_calls_that_were_counted():
+    """The windows saw 8 env steps for 10; far fewer mean that the device was in use for a part of the run."""
+    few = replace(label(STEP, host=300, most=300, blocked=50), spans=8)
+    found = summarise_devices(session_with(process(labels=(few, replace(label(BACK, sure=100, most=150), spans=4)))))
+    rows = {row.name: row for row in found.rows}
+    assert (rows["collect/env_step"].spans, rows["learn/backward"].spans) == (10, 4)
+    assert rows["collect/env_step"].host_ns == 750 * MS
+    assert rows["collect/env_step"].blocked_ns == 125 * MS
+    assert rows["learn/backward"].sure_ns == 200 * MS
+    assert rows["learn/backward"].waited_ns == found.blocked[0].ns == 225 * MS, "blocked in the env step"
 
 
 def test_only_spans_that_queue_nothing_count_as_certainly_idle():

@@ -1,9 +1,9 @@
 """What devices did, from all processes that used one: by label, by line, over time.
 
 What lives here: `summarise_devices`, session in, frozen result out. Numbers stand for the whole run: each window for the time
-until the next. Idle time is told as an interval. At least: the time of spans that queue no work (an env step), beyond what
-the device was still doing. At most: all the time it was not certainly busy. What the host did meanwhile is the label of the
-span."""
+since the one before, each label for the calls that were counted. Idle time is told as an interval. At least: the time of
+spans that queue no work (an env step), beyond what the device was still doing. At most: all the time it was not certainly
+busy. What the host did meanwhile is the label of the span."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..model.device import DeviceProcess, Operators, Transfer
+from ..model.device import DeviceLabel, DeviceProcess, Operators, Transfer
 from ..model.session import SessionData
 from ..model.shard import Shard
 
 BETWEEN, EARLIER = "(between)", "(earlier work)"
 # Parts that are the host's alone, unless the device shows that they queue work.
 HOST_PARTS = frozenset({"env_step", "env_reset", "render", "print", "logging", "tensorboard", "save", "sample", "store"})
+_FAR = 2.0  # calls by windows and calls counted
 _QUEUES = 0.02  # of its time certainly on the device: it queues work after all
 
 
@@ -110,18 +111,32 @@ def summarise_devices(session: SessionData) -> Devices | None:
 
 
 def _labels(used: Sequence[DeviceProcess], shards: dict[int, Shard]) -> tuple[tuple[DeviceRow, ...], tuple[Blocked, ...]]:
-    sums: dict[str, list[int]] = defaultdict(lambda: [0] * 7)
-    blocked: dict[tuple[str, str], int] = defaultdict(int)
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 6)
+    blocked: dict[tuple[str, str], float] = defaultdict(float)
+    waited: dict[str, float] = defaultdict(float)
     for process in used:
+        scales = {(x.shard, x.path): _scale(x, shards) for x in process.labels}
         for x in process.labels:
-            row = sums[_name(shards, x.shard, x.path)]
-            for i, n in enumerate((x.spans, x.host_ns, x.sure_ns, x.most_ns, x.blocked_ns, x.copy_ns, x.waited_ns)):
-                row[i] += n
+            row, scale = sums[_name(shards, x.shard, x.path)], scales[x.shard, x.path]
+            for i, n in enumerate((x.spans, x.host_ns, x.sure_ns, x.most_ns, x.blocked_ns, x.copy_ns)):
+                row[i] += n * scale
         for pair in process.pairs:
-            blocked[_name(shards, *pair.inside), _name(shards, *pair.owner)] += pair.ns
-    rows = (DeviceRow(name, *numbers) for name, numbers in sums.items())
-    pairs = (Blocked(inside, owner, ns) for (inside, owner), ns in blocked.items())
+            inside, owner = _name(shards, *pair.inside), _name(shards, *pair.owner)
+            blocked[inside, owner] += pair.ns * scales.get(pair.inside, 1.0)
+            waited[owner] += pair.ns * scales.get(pair.inside, 1.0)
+    rows = (DeviceRow(name, *map(round, [*numbers, waited[name]])) for name, numbers in sums.items())
+    pairs = (Blocked(inside, owner, round(ns)) for (inside, owner), ns in blocked.items())
     return tuple(sorted(rows, key=lambda r: -max(r.most_ns, r.host_ns))), tuple(sorted(pairs, key=lambda b: -b.ns))
+
+
+def _scale(label: DeviceLabel, shards: dict[int, Shard]) -> float:
+    """Windows tell what a call takes on average; how many there were is known exactly. Where the two are far apart, the device
+    was in use for a part of the run only."""
+    shard = shards.get(label.shard)
+    if shard is None or label.path <= 0 or not label.spans:
+        return 1.0
+    scale = sum(node.count for node in shard.nodes if node.path == label.path) / label.spans
+    return scale if 1 / _FAR <= scale <= _FAR else 1.0
 
 
 def _name(shards: dict[int, Shard], shard_id: int, path: int) -> str:
