@@ -187,11 +187,14 @@ def test_locks_are_waits_only_when_they_are_contended(real):
                 pass
             assert thing.acquire(False)
             thing.release()
-            assert thing.acquire(timeout=1)
-            thing.release()
-            assert thing.acquire(blocking=True)
+            assert thing.acquire()
             thing.release()
     assert not {o.name for o in real.fold().operations if "lock" in o.name and o.calls}
+    for thing in (lock, rlock):
+        assert thing.acquire(timeout=1)
+        thing.release()
+        assert thing.acquire(blocking=True)
+        thing.release()
     with pytest.raises(TypeError):
         lock.acquire(1, 2, 3)
     holder = threading.Thread(
