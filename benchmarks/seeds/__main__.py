@@ -4,7 +4,7 @@
 
 Each system runs in turns with its own spans (its own session, no hooks) and spanless under `hotloop run`. Compared are the
 shares of the parts of the loop that both know; medians over the runs. Then the fix its document proposes, as two commands
-under `hotloop ab`. Prints Markdown and keeps everything as JSON.
+under `hotloop ab`. `--out` keeps everything as JSON.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--only", default=",".join(SYSTEMS))
     parser.add_argument("--skip-ab", action="store_true")
-    parser.add_argument("--out", default="seeds.json")
+    parser.add_argument("--out", metavar="FILE", help="keep everything as JSON")
     arguments = parser.parse_args()
     results: dict[str, dict] = {}
     for name in arguments.only.split(","):
@@ -168,12 +168,18 @@ def main() -> int:
             print(
                 f"  ab: {answer['verdict']}, {gain['mid']:.2f}x ({gain['low']:.2f}-{gain['high']:.2f}), {answer['pairs']} pairs"
             )
-        Path(arguments.out).write_text(json.dumps(results, indent=1) + "\n")
+        if arguments.out:
+            Path(arguments.out).write_text(json.dumps(results, indent=1) + "\n")
         sys.stdout.flush()
-    top = {name: max(("learn", "collect"), key=lambda part, r=r: r["parts"][part][0]) for name, r in results.items()}
+    top, ours = ({name: largest(found, which) for name, found in results.items()} for which in (0, 1))
     off = {name: abs(r["parts"][top[name]][0] - r["parts"][top[name]][1]) for name, r in results.items()}
     print("\nlargest part, points apart: " + ", ".join(f"{name} {top[name]} {value:.1f}" for name, value in off.items()))
-    return int(any(value > 3 for value in off.values()))
+    return int(top != ours or any(value > 3 for value in off.values()))
+
+
+def largest(found: dict, which: int) -> str:
+    """By the spans (0) or by us (1)."""
+    return max(("learn", "collect"), key=lambda part: found["parts"][part][which])
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def test_time_passes_as_the_kernel_says(real):
 def test_the_clock_keeps_up_over_a_second(real):
     real.span("x", 0)
     time.sleep(1.1)
-    assert abs(real.module.now() - time.monotonic_ns()) < 200_000
+    apart = min(abs(real.module.now() - time.monotonic_ns()) for _ in range(50))  # we may be preempted between the two
+    assert apart < 200_000
     real.enter("y")
     real.exit("y")
     assert real.read().losses == {}

@@ -5,7 +5,7 @@
  * Rejected: patching attributes, which misses `from time import sleep` and cannot reach locks at all.
  *
  * Invariant: a stand-in calls the original exactly as it was called; it adds a wait span only on a thread that already
- * records. A lock is first tried without blocking, so an uncontended one costs nothing and leaves no trace. */
+ * records. A lock is first tried without blocking (unless the caller says how to take it), so a free one leaves no trace. */
 #ifndef HL_WAITS_H
 #define HL_WAITS_H
 
