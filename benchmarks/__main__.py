@@ -1,7 +1,7 @@
 """Every figure the documentation states, measured again by one command, with date and class of machine.
 
     python -m benchmarks                    all of it, three hours; writes docs/figures.md
-    python -m benchmarks --quick            smaller counts, half an hour
+    python -m benchmarks --quick            smaller counts, an hour
     python -m benchmarks --only span_cost reader     these alone; the others keep what they said before
 
 One benchmark runs at a time, so nothing disturbs what is timed. What each prints (of long ones the last 120 lines) stands in
