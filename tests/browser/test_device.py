@@ -23,7 +23,7 @@ MB = 1 << 20
 
 def label(path, host=0, sure=0, most=0, blocked=0, copy=0, waited=0):
     """What was measured of it in half of the run; a process writes it for the whole."""
-    return d.DeviceLabel(1, path, 20, *(2 * ms * MS for ms in (host, sure, most, blocked, copy, waited)))
+    return d.DeviceLabel(1, path, 10, *(2 * ms * MS for ms in (host, sure, most, blocked, copy, waited)))
 
 
 PROCESS = d.DeviceProcess(
@@ -145,9 +145,9 @@ def test_the_device_section_shows_the_numbers_of_the_report(chromium, tmp_path):
     }  # fmt: skip
     assert chromium.one("#device-idle").text == "Idle while the host was in collect/env_step 60.0 %"
     assert cells(chromium, "#device-spans") == [
-        ["collect/env_step", "20", "600 ms", "", "600 ms", "190 ms", ""],
-        ["learn/backward", "20", "100 ms", "200 ms", "300 ms", "", "180 ms"],
-        ["learn/optimizer", "20", "10.0 ms", "20.0 ms", "24.0 ms", "10.0 ms", ""],
+        ["collect/env_step", "10", "600 ms", "", "600 ms", "190 ms", ""],
+        ["learn/backward", "10", "100 ms", "200 ms", "300 ms", "", "180 ms"],
+        ["learn/optimizer", "10", "10.0 ms", "20.0 ms", "24.0 ms", "10.0 ms", ""],
     ]
     assert chromium.texts("#device-pairs li") == ["180 ms blocked in collect/env_step is for work queued in learn/backward"]
     assert cells(chromium, "#device-lines") == [
