@@ -137,7 +137,9 @@ class Profiler:
         from .record import imports
 
         def begin(torch: Any) -> None:
-            if torch.version.cuda or torch.version.hip:
+            if torch.version.hip:
+                recording.warn("device", "HotLoop: device times are read on CUDA only: work on ROCm shows as the host's time.")
+            elif torch.version.cuda:
                 note = lambda text: recording.warn("device", f"HotLoop: {text}.")
                 patches = _integration("_patch").Patches(_recorder, note, str(path))
                 self._windows.append(patches.undo)

@@ -461,3 +461,22 @@ def test_without_cuda_nothing_of_it_is_imported(tmp_path):
         "record.device",
     ):
         assert f"hotloop.{name}'" not in done.stdout
+
+
+def test_rocm_has_host_times_and_one_note(monkeypatch):
+    """It calls its devices cuda."""
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    notes: list[str] = []
+    counts = SimpleNamespace(count_seen=lambda *_: None)
+    watch = torch_hooks._Watch(SimpleNamespace(recorder=counts, note=notes.append), torch)
+    inputs = torch.ones(2).as_subclass(OnRocm)
+    for _ in range(3):
+        watch.model_called((None, inputs), torch.ones(2), 0)
+        watch.model_called((None, torch.ones(2)), torch.ones(2), 0)
+    assert len(notes) == 1
+    assert "read on CUDA only" in notes[0]
+
+
+class OnRocm(torch.Tensor):
+    device = SimpleNamespace(type="cuda")

@@ -3,7 +3,7 @@
 What lives here: the backend over `torch.cuda.Event`, what the recorder tells at the edges of spans, and the file each process
 writes. It sleeps until the script itself initialises CUDA: asking whether there is a device would do that for it, and break
 its forks. Invariant: no synchronisation is added; whatever fails switches all of this off for the process, with one note; the
-script never notices. ROCm builds come by the same names."""
+script never notices. ROCm builds, untried, are not asked: they have host times."""
 
 from __future__ import annotations
 

@@ -60,9 +60,10 @@ def install(patches: p.Patches, torch: Any) -> None:
         _watch_deeply(patches, torch, watch, patches.trace)
     watch.reads = reads.Reads(patches, torch)
     if torch.version.cuda or torch.version.hip:  # a build that can; whether there is a device is the script's to find out
+        torch.cuda._lazy_call(watch.reads.stop)
+    if torch.version.cuda:
         from . import cuda
 
-        torch.cuda._lazy_call(watch.reads.stop)
         cuda.install(patches, torch)
 
 
@@ -166,7 +167,7 @@ class _Watch:
         self._count, self._torch, self._note = patches.recorder.count_seen, torch, patches.note
         self.window: Any = None  # the deep window, while there is one
         self.reads: reads.Reads | None = None
-        self._known_devices = {"cpu", "cuda", "meta"}
+        self._known_devices = {"cpu", "meta"} | ({"cuda"} if torch.version.cuda else set())  # ROCm calls itself cuda
         self._steps: dict[int, int] = {}  # by optimizer
         self._updates = 0
         self._batch = 0
