@@ -412,6 +412,24 @@ def test_slow_first_waits_of_an_idle_device_are_not_taken_for_its_work():
     assert m.busy_ns < 0.1 * device.now
 
 
+def test_a_wait_that_has_not_ended_says_nothing_of_the_clock(device):
+    """Another thread's, while this one resolves."""
+    m = machine(device)
+    m.edge(A, True)
+    device.work(20 * MS)
+    m.edge(BETWEEN)
+    m.edge(B, True)
+    assert m.wait_begins(B) is not None
+    device.think(40 * MS)
+    m.edge(BETWEEN)
+    m.poll(closing=True)
+    assert m.labels[A].sure_ns == pytest.approx(20 * MS, rel=0.02)
+    _, earliest, latest = m._anchors[0]
+    assert earliest < latest, (
+        "the latest is when a mark was found reached; a wait without an end would say less than the earliest"
+    )
+
+
 def test_the_union_of_nothing_is_nothing():
     assert union_ns([]) == 0
 

@@ -7,7 +7,7 @@ busy. What the host did meanwhile is the label of the span."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -114,8 +114,11 @@ def _labels(used: Sequence[DeviceProcess], shards: dict[int, Shard]) -> tuple[tu
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 6)
     blocked: dict[tuple[str, str], float] = defaultdict(float)
     waited: dict[str, float] = defaultdict(float)
+    calls: Counter[tuple[int, int]] = Counter()
+    for shard_id, path, count in ((i, node.path, node.count) for i, shard in shards.items() for node in shard.nodes):
+        calls[shard_id, path] += count
     for process in used:
-        scales = {(x.shard, x.path): _scale(x, shards) for x in process.labels}
+        scales = {(x.shard, x.path): _scale(x, calls[x.shard, x.path]) for x in process.labels}
         for x in process.labels:
             row, scale = sums[_name(shards, x.shard, x.path)], scales[x.shard, x.path]
             for i, n in enumerate((x.spans, x.host_ns, x.sure_ns, x.most_ns, x.blocked_ns, x.copy_ns)):
@@ -129,13 +132,10 @@ def _labels(used: Sequence[DeviceProcess], shards: dict[int, Shard]) -> tuple[tu
     return tuple(sorted(rows, key=lambda r: -max(r.most_ns, r.host_ns))), tuple(sorted(pairs, key=lambda b: -b.ns))
 
 
-def _scale(label: DeviceLabel, shards: dict[int, Shard]) -> float:
+def _scale(label: DeviceLabel, calls: int) -> float:
     """Windows tell what a call takes on average; how many there were is known exactly. Where the two are far apart, the device
     was in use for a part of the run only."""
-    shard = shards.get(label.shard)
-    if shard is None or label.path <= 0 or not label.spans:
-        return 1.0
-    scale = sum(node.count for node in shard.nodes if node.path == label.path) / label.spans
+    scale = calls / label.spans if label.spans and label.path > 0 else 1.0
     return scale if 1 / _FAR <= scale <= _FAR else 1.0
 
 

@@ -46,9 +46,7 @@ class Attribution:
         self._window: Window | None = None
         self._pending: list[Window] = []
         self._recent: list[Segment] = []  # of the windows before, as long as a wait may reach back to them
-        self._anchors: dict[
-            int, tuple[Mark, int, int]
-        ] = {}  # by device: the last mark resolved, when reached at least, at most
+        self._anchors: dict[int, tuple[Mark, int, int]] = {}  # by device: the last mark, reached at the earliest, at the latest
         self._resume_ns = 0
         self._told_ns = 0  # the windows so far stand for the time until here
         self.labels: dict[Key, Label] = {}
@@ -340,7 +338,7 @@ class Attribution:
             marks = [mark for mark in window.marks if mark.stream[0] == device]
             first = marks[0]
             clock = {id(m): int(self._backend.elapsed_ns(first.event, m.event)) if m is not first else 0 for m in marks}
-            waits = [wait for wait in window.waits if id(wait.mark) in clock]
+            waits = [wait for wait in window.waits if id(wait.mark) in clock and wait.end_ns > wait.begin_ns]  # it has ended
             low = max(max(mark.after_ns, mark.busy_ns) - clock[id(mark)] for mark in marks)
             high = min((mark.done_ns - clock[id(mark)] for mark in marks if mark.done_ns), default=NEVER)
             high = min((high, *(wait.end_ns - clock[id(wait.mark)] for wait in waits)))
