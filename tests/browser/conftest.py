@@ -78,7 +78,7 @@ class Shown:
 
 def show(session: Session, folder: Path) -> Shown:
     report = make_report(session)
-    html = html_bytes(report, make_timeline(session), read_iterations(report.counting))
+    html = html_bytes(report, make_timeline(session), read_iterations(report.learner))
     file = folder / "report.html"
     file.write_bytes(html)
     return Shown(session, report, html, file)

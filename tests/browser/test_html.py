@@ -40,7 +40,7 @@ def test_the_header_says_what_the_session_was(opened, training):
     assert cards["Iterations"] == "30"
     assert cards["env steps"].startswith("240")
     assert cards["Processes"].startswith("3 ")
-    assert cards["Coverage"].startswith(f"{training.report.coverage * 100:.1f} %")
+    assert cards["Coverage"].startswith(f"{training.report.numbers.coverage * 100:.1f} %")
     assert "losses none" in browser.one("#quality").text and "no process died" in browser.one("#quality").text
 
 

@@ -111,7 +111,7 @@ def test_our_own_script_never_parses_text_as_markup_or_code():
 
 def test_the_same_session_gives_the_same_bytes(training):
     again = make_report(Session.load(training.session.path))
-    assert html_bytes(again, make_timeline(training.session), read_iterations(again.counting)) == training.html
+    assert html_bytes(again, make_timeline(training.session), read_iterations(again.learner)) == training.html
 
 
 def test_the_page_does_not_depend_on_the_order_of_hashes(training):
@@ -120,7 +120,7 @@ def test_the_page_does_not_depend_on_the_order_of_hashes(training):
         "from hotloop.analyse.timeline import make_timeline; from hotloop.analyse.iterations import read_iterations\n"
         "from hotloop.present.html import html_bytes\n"
         "s = Session.load(sys.argv[1]); r = make_report(s)\n"
-        "print(hashlib.sha256(html_bytes(r, make_timeline(s), read_iterations(r.counting))).hexdigest())"
+        "print(hashlib.sha256(html_bytes(r, make_timeline(s), read_iterations(r.learner))).hexdigest())"
     )
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
 from hotloop.analyse.iterations import Iterations, read_iterations
 from hotloop.analyse.report import Report, make_report
 from hotloop.analyse.timeline import make_timeline
@@ -133,13 +132,13 @@ def make_corpus(folder: Path) -> dict[str, Path]:
 
 
 VIEWS: dict[str, Callable[[Session, Report, Iterations | None], str]] = {
-    "text": lambda _, report, history: report_text(report, history, find_bottlenecks(list_operations(report)), 100),
+    "text": lambda _, report, history: report_text(report, history, 100),
     "html": lambda session, report, history: report_html(report, make_timeline(session), history),
     "chrome": lambda session, *_: "".join(export(session, "chrome").pieces),
     "speedscope": lambda session, *_: "".join(export(session, "speedscope").pieces),
     "collapsed": lambda session, *_: "".join(export(session, "collapsed").pieces),
     "analyze": lambda session, report, _: json.dumps(session_report(session, report), allow_nan=False),
-    "blocks": lambda _, report, __: "".join(view_text(v, report.counting, report.ledger, report.resources) for v in BLOCKS),
+    "blocks": lambda _, report, __: "".join(view_text(v, report.learner, report.ledger, report.resources) for v in BLOCKS),
 }
 
 
@@ -154,7 +153,7 @@ def examine(path: Path, views: Iterable[str] = tuple(VIEWS)) -> str:
     assert all(text.isprintable() for text in session.problems), "a problem is not one line"
     assert len(session.problems) <= 100, "nobody reads that many problems"
     report = make_report(session)
-    history = read_iterations(report.counting)
+    history = read_iterations(report.learner)
     data = json.loads(json.dumps(report_data(report, history), allow_nan=False))
     check_numbers(data, "")
     check_books(session, report, data)

@@ -382,7 +382,6 @@ def test_nothing_is_marked_while_a_graph_is_captured(world):
 
 
 def test_the_file_reads_back_and_the_report_shows_it(world):
-    from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
     from hotloop.analyse.report import make_report
     from hotloop.present.terminal import report_text
 
@@ -396,7 +395,7 @@ def test_the_file_reads_back_and_the_report_shows_it(world):
     report = make_report(Session.load(world.path))
     assert report.devices.names == ("Fake 9000",)
     assert report.devices.transfers[0].count == 5
-    text = report_text(report, None, find_bottlenecks(list_operations(report), 0))
+    text = report_text(report, None)
     assert "DEVICE  Fake 9000" in text
     assert "learn/backward" in text
 

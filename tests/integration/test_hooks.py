@@ -171,7 +171,7 @@ def test_phases_add_up_to_the_loop_and_start_up_is_apart(dqn):
     assert sum(p.total_ns for p in phases.phases) + phases.unattributed_ns + phases.profiler_ns == phases.loop_ns
     assert phases.startup_ns > 0.3 * report.wall_ns  # importing torch
     assert phases.loop_ns + phases.startup_ns == report.sheet.wall_ns
-    assert 0.4 < phases.direct_coverage <= 1
+    assert 0.4 < phases.numbers.measured_share <= 1
 
 
 def test_results_are_the_same_to_the_last_bit(dqn, tmp_path):
@@ -264,7 +264,7 @@ def test_stable_baselines_is_told_apart_by_its_phases(tmp_path):
     assert calls(report, "collect/rollout") == 4
     assert calls(report, "learn/train") == 4
     assert calls(report, "learn/advantage") == 4
-    assert report.phases.direct_coverage > 0.7
+    assert report.numbers.measured_share > 0.7
     assert report.iterations_closed >= 3
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from hotloop import Session
 from hotloop.analyse.report import make_report
-from hotloop.run.progress import Progress, StatusLine, read_progress, shorten_line, status_text
+from hotloop.run.progress import Progress, ProgressReader, StatusLine, shorten_line, status_text
 from hotloop.run.supervisor import describe_exit
 
 SPANS = """
@@ -210,7 +210,7 @@ def test_the_status_line_says_where_it_is(tmp_path):
     text = status_text(3661, Progress(3, None, (("a\x1b[31m", 0.5),)))
     assert text == "HotLoop 61:01 | iteration 3 | a\\x1b[31m 50 %"
     assert shorten_line("abcdef", 4) == "abc…"
-    assert read_progress(tmp_path, 1) is None
+    assert ProgressReader(tmp_path, 1).read() is None
     line = StatusLine(enabled=True)  # not a terminal under pytest
     line.show(1, None)
     line.close()

@@ -10,12 +10,11 @@ import sys
 
 import pytest
 
-from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
 from hotloop.analyse.iterations import read_iterations
 from hotloop.cli.main import main
 from hotloop.model.finding import Finding, Gain
 from hotloop.present.terminal import report_text
-from hotloop.run.progress import Progress, read_progress, status_text
+from hotloop.run.progress import Progress, ProgressReader, status_text
 from hotloop.store.findings import write_findings
 
 LOOP = """
@@ -51,7 +50,7 @@ def percentages(text: str) -> list[float]:
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_the_terminal_report_fits_and_nothing_is_above_a_hundred_percent(done, width):
     report = done.report
-    text = report_text(report, read_iterations(report.counting), find_bottlenecks(list_operations(report), 0), width)
+    text = report_text(report, read_iterations(report.learner), width)
     assert max(map(len, text.splitlines())) <= width
     assert all(0 <= value <= 100 for value in percentages(text))
     for word in ("collect", "env_step", "work", "waiting", "unattributed", "profiler", "LANES", "losses none"):
@@ -277,12 +276,12 @@ def test_findings_of_a_session_are_shown_by_every_view(ran, capsys, tmp_path):
 
 def test_the_live_line_speaks_of_phases_where_they_are_known(ran, done):
     pid = json.loads((ran / "session.json").read_text())["pid"]
-    progress = read_progress(ran, pid)
+    progress = ProgressReader(ran, pid).read()
     names = [name for name, _ in progress.shares]
     assert names[0] == "collect" and "Grid.step" not in names
     assert 0.5 < sum(share for _, share in progress.shares) <= 1
     assert "collect" in status_text(3, progress)
     (api,) = (done.folder / "runs").iterdir()
-    labels = read_progress(api, json.loads((api / "session.json").read_text())["pid"])
+    labels = ProgressReader(api, json.loads((api / "session.json").read_text())["pid"]).read()
     assert {name for name, _ in labels.shares} & {"gradient_calculation", "optimizer_step", "(waiting: lock)"}
     assert status_text(3, Progress(0, None, (), starting=True)) == "HotLoop 0:03 | starting up"

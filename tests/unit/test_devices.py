@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
 from hotloop.analyse.devices import BETWEEN, EARLIER, summarise_devices
 from hotloop.analyse.findings.engine import find_findings
 from hotloop.analyse.operators import fold_operators
@@ -112,14 +111,14 @@ def test_without_a_device_nothing_is_said():
     data = report_data(report)
     assert data["device"] is None
     assert data["operators"] is None
-    assert "DEVICE" not in report_text(report, None, find_bottlenecks(list_operations(report), 0))
+    assert "DEVICE" not in report_text(report, None)
     assert {"gpu-idle", "sync-in-loop", "blocking-transfer"}.isdisjoint(f.cause for f in find_findings(session, report))
 
 
 def test_the_report_and_its_json_tell_the_device():
     session = session_with(process(transfers=(transfer(),), broken="RuntimeError: gone \x1b[31m"))
     report = make_report(session)
-    text = report_text(report, None, find_bottlenecks(list_operations(report), 0))
+    text = report_text(report, None)
     assert "DEVICE  H200" in text
     assert "idle 60–80 %" in text
     assert "train.py:30 learn" in text

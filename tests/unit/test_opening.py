@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
 from hotloop.analyse.phases import Phases
 from hotloop.analyse.report import make_report
 from hotloop.analyse.timeline import make_timeline
 from hotloop.model import shard as m
-from hotloop.model.sheet import KINDS
+from hotloop.model.numbers import Numbers
+from hotloop.model.sheet import SPAN
 from hotloop.present.detailed import session_report
 from hotloop.present.html.data import Limits, page_data
 from hotloop.present.json import report_data
 from hotloop.present.opening import nothing_text
 from hotloop.present.phases import BETWEEN, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, short_file
 from hotloop.present.terminal import report_text
-from hotloop.present.words import inferred_text, split_inferred
+from hotloop.present.words import inferred_text
 from hotloop.store.sources import read_sources
 
 from .loops import FILE, MS, finding, make_loop
@@ -33,7 +33,7 @@ def loop():
 
 def text_of(loop, findings=None, width=100):
     session, report = loop
-    return report_text(report, None, find_bottlenecks(list_operations(report), 0), width, findings, session.sources)
+    return report_text(report, None, width, findings, session.sources)
 
 
 def test_the_phases_add_up_to_the_loop_and_their_parts_to_them(loop):
@@ -147,9 +147,9 @@ def test_where_nobody_looked_nothing_is_claimed(loop):
 
 def test_a_session_without_phases_looks_as_before(loop):
     session, report = loop
-    bare = replace(report, phases=Phases(0, 0, 0, 0, ()), lines=(), hooks=())
+    bare = replace(report, phases=Phases(Numbers(0, 0, 0, 0, 0, 0, 0), ()), lines=(), hooks=())
     text = text_of((session, bare), ())
-    assert text.splitlines()[3].startswith("WHERE THE TIME WENT")
+    assert text.splitlines()[4].startswith("WHERE THE TIME WENT")
     assert "10 updates" in text.splitlines()[1] and "replay ratio" not in text
     data = page_data(bare, make_timeline(session), None, Limits(), (), session.sources)
     assert data["findings"] is None and data["phases"] is None and data["lines"] is None
@@ -170,8 +170,8 @@ def test_how_the_script_died_is_said_at_the_top():
 
 def test_the_footnote_tells_the_two_kinds_of_inferred_time_apart(loop):
     _, report = loop
-    assert split_inferred(report, report.sheet) == (0, 30 * MS)
-    assert sum(report.sheet.total_ns(kind, inferred=True) for kind in KINDS) == 30 * MS
+    assert report.numbers.inferred_ns == 50 * MS  # between calls, and in a phase outside its parts
+    assert report.sheet.total_ns(SPAN, inferred=True) == 50 * MS
     said = inferred_text(report)
     assert "lies between two measured calls" in said and "handed over" not in said
 

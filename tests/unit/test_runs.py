@@ -15,7 +15,7 @@ from hotloop.analyse.runs import (
     choose_unit,
     find_script,
     find_warm_ups,
-    measure_loop,
+    measure_iterations,
     measure_spans,
     reduce_run,
     whole_run,
@@ -82,7 +82,7 @@ def test_what_begins_to_learn_later_is_a_phase_and_stays_in():
 def test_all_runs_lose_the_same_number_of_iterations():
     short, slow = make(), make()
     slow_rows = [replace(r, end_ns=r.end_ns) for r in slow.iterations]
-    slow = replace(slow, counting=replace(slow.counting, iterations=tuple(_slow_start(slow_rows))))
+    slow = replace(slow, learner=replace(slow.learner, iterations=tuple(_slow_start(slow_rows))))
     warm_ups, cut = find_warm_ups([short, slow])
     assert [w.iterations for w in warm_ups] == [1, 3]
     assert cut == 3
@@ -124,7 +124,7 @@ def test_the_whole_run_closes_too():
 
 
 def test_the_loop_leaves_the_set_up_out_and_counts_its_calls():
-    total, components, calls = measure_loop(make())
+    total, components, calls = measure_iterations(make())
     assert sum(components.values()) == total == 29 * 1000
     assert (calls["env_step"], calls["learn"]) == (29 * 4, 29)
     side = read_side(make())

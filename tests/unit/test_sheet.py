@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hotloop.model import shard as m
 from hotloop.model.ledger import fold
+from hotloop.model.phase import COLLECT, LEARN
 from hotloop.model.sheet import (
     KINDS,
     PROFILER,
@@ -27,7 +28,11 @@ from .shards import ROOT, WAIT, node, shard
 LOCK = m.Label("(waiting: lock)", m.WAIT, 0, 0)
 HANDED = m.Label("(handed over)", m.HANDOFF, 0, 0)
 OWN = m.Label("(profiler)", m.PROFILER, 0, 0)
+PAUSE = m.Label(m.GC_PAUSE, m.GARBAGE, 0, 0)
+BETWEEN = m.Label("learn/other", m.INFERRED, 0, 0, phase=LEARN)
+ROLLOUT = m.Label("collect/rollout", m.USER, 0, 0, phase=COLLECT)
 LABELS = [ROOT, WAIT, LOCK, HANDED, OWN, *(m.Label(name, m.USER, 0, 0) for name in ("collect", "env_step", "learn", "log"))]
+LABELS += [PAUSE, BETWEEN, ROLLOUT]
 
 
 def check(sheet: Sheet) -> None:
@@ -54,7 +59,7 @@ def shards(draw):
     """A random tree of paths, and nodes of it on up to four tracks."""
     paths = [m.Path(0, 0)]
     for _ in range(draw(st.integers(0, 24))):
-        parents = [i for i, path in enumerate(paths) if LABELS[path.label].kind not in (m.WAIT, m.PROFILER)]
+        parents = [i for i, path in enumerate(paths) if LABELS[path.label].kind not in (m.PROFILER, m.GARBAGE)]
         paths += [m.Path(draw(st.sampled_from(parents)), draw(st.integers(1, len(LABELS) - 1)))]
     times = st.integers(0, 10**12)
     nodes = [node(0, 0, draw(times))]
@@ -78,9 +83,10 @@ def test_every_row_is_the_sum_of_the_rows_below_it(shard, least, children, depth
         check(folded)
         assert folded.wall_ns == sheet.wall_ns
         assert sheet.total_ns(PROFILER) == balance.profiler_ns
-        assert sheet.total_ns(WAITING, inferred=False) <= balance.waiting_ns
-        unattributed = balance.unattributed_ns + balance.container_ns
-        assert sheet.total_ns(UNATTRIBUTED, inferred=False) == unattributed
+        assert sheet.total_ns(WAITING) == balance.waiting_ns
+        assert sheet.total_ns(UNATTRIBUTED) == balance.unattributed_ns
+        assert sheet.total_ns(SPAN) == balance.exclusive_ns
+        assert sheet.total_ns(SPAN, inferred=True) == balance.inferred_ns
 
 
 @settings(max_examples=100, deadline=None)

@@ -10,13 +10,12 @@ Invariant: what `min_calls` leaves out of the ranking stays in `rare`, in the ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from ..model.ledger import Operation
-from ..model.listing import Entry, Listing, Own, OwnCost, share_out_own_times
-from ..model.sheet import PROFILER, UNATTRIBUTED, WAITING
+from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, WAITING, Operation
+from ..model.listing import GARBAGE, STARTING, Entry, Listing, Own, OwnCost, share_out_own_times
 from .advice import CRITICAL, GPU_MEMORY, MEMORY, SLOW, sentences_for
 from .categories import categorise
 from .report import Report
@@ -24,6 +23,7 @@ from .report import Report
 MB = 1 << 20
 NOT_AT_WORK = "not at work"  # waiting, unattributed or profiler, where the source does not tell them apart
 CRITICAL_PERCENT, SLOW_MS, LARGE_MB = 30.0, 100.0, 100.0
+LEAST_GAIN_PERCENT = 2.0  # what `hotloop ab` calls no difference, by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def list_operations(report: Report) -> Listing:
         source=report.path,
         entries=tuple(_entry(o, report.wall_ns, own.get((o.name, o.kind), Own())) for o in shown),
         wall_s=report.wall_ns / 1e9,
-        coverage=report.coverage,
+        coverage=report.numbers.coverage,
         books=books,
         losses=q.losses,
         own_cost=OwnCost(q.own_cost_ns, q.own_cost_error_ns, q.profiler_share),
@@ -163,8 +163,15 @@ def find_bottlenecks(listing: Listing, min_calls: int = 10, patterns: Sequence[t
         rare=tuple(b for b in rows if b.call_count < min_calls),
         categories=_sum_categories(rows, base_s),
         beside=_sum_beside(listing, base_s),
-        advice=tuple(sorted((_advise(b, base_s) for b in ranked if b.levels), key=lambda a: -a.gain_percent)),
+        advice=tuple(sorted(_worth_it(_advise(b, base_s) for b in ranked if b.levels), key=lambda a: -a.gain_percent)),
     )
+
+
+def _worth_it(advice: Iterable[Advice]) -> Iterable[Advice]:
+    """Without what gains nothing: most of its time is that of other operations. Memory is advice of its own."""
+    for a in advice:
+        if a.gain_percent >= LEAST_GAIN_PERCENT or {MEMORY, GPU_MEMORY} & set(a.operation.levels):
+            yield a
 
 
 def _advise(b: Bottleneck, base_s: float) -> Advice:
@@ -211,7 +218,8 @@ def _sum_beside(listing: Listing, base_s: float) -> tuple[Category, ...]:
         rest = {NOT_AT_WORK: max(0.0, base_s - fsum(e.own.self_s for e in listing.entries if e.own))}
     else:
         b = listing.books
-        rest = {WAITING: b.waiting_s, UNATTRIBUTED: b.unattributed_s, PROFILER: b.profiler_s}
+        rest = {WAITING: b.waiting_s, INFERRED: b.inferred_s, UNATTRIBUTED: b.unattributed_s, PROFILER: b.profiler_s}
+        rest |= {name: time_s for name, time_s in ((GARBAGE, b.garbage_s), (STARTING, b.startup_s)) if time_s}
     return tuple(Category(name, time_s, _percent(time_s, base_s), 0) for name, time_s in rest.items())
 
 

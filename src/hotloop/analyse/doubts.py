@@ -15,7 +15,7 @@ from . import stats
 from .runs import Floats, Run, units_text
 
 DROPPED, WORK, WORK_REFUSED, DRIFT = 0.001, 0.01, 0.25, 0.05  # shares
-REASONS = ("work", "machine", "dropped")  # what a comparison is refused for, and may be made despite
+REASONS = ("work", "machine", "dropped", "loop")  # what a comparison is refused for, and may be made despite
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,10 @@ def find_refusals(a: Sequence[Run], b: Sequence[Run]) -> list[tuple[str, str]]:
     dropped = max(run.dropped_share for run in (*a, *b))
     if dropped > DROPPED:
         out.append(("dropped", f"{dropped:.1%} of the spans of a run were dropped: its components are not the whole"))
+    doubted = [run for run in (*a, *b) if run.doubt]
+    if doubted:
+        more = f" ({len(doubted)} runs in all)" if len(doubted) > 1 else ""
+        out.append(("loop", f"{doubted[0].doubt}{more}; `hotloop report {doubted[0].name}` shows where its time went"))
     return out
 
 

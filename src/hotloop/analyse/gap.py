@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from .report import Report
-from .runs import ITERATIONS, measure_loop, missing_work, units_text, whole_run
+from .runs import ITERATIONS, measure_iterations, missing_work, units_text, whole_run
 
 EPISODES, STEPS, CALLS, COST = "episodes", "steps per episode", "calls per step", "seconds per call"
 OUTSIDE = "(outside the loop)"
@@ -88,7 +88,7 @@ class Gap:
 def read_side(report: Report) -> Side:
     """A session as factors. What happens before the loop and after it does not grow with it: a component of its own."""
     total, components = whole_run(report)
-    loop = measure_loop(report)
+    loop = measure_iterations(report)
     if loop is not None and loop[0] <= total:
         components, calls = {**loop[1], OUTSIDE: total - loop[0]}, loop[2]
     else:

@@ -75,10 +75,10 @@ def share_out(
             own = STARTING
         inherited = owners[row.parent] if row.parent >= 0 else UNKNOWN
         owners.append(own if own != UNKNOWN else inherited)
-        if row.leaf and row.kind == SPAN and between and branch is not None and branch.kind == INFERRED:
+        if row.leaf and row.account == SPAN and between and branch is not None and branch.kind == INFERRED:
             gaps += row.ns
         elif row.leaf:
-            totals[owners[-1] if row.kind == SPAN else row.kind] += row.ns
+            totals[owners[-1] if row.account == SPAN else row.account] += row.ns
     if between:
         names = sorted(between)
         totals.update(dict(zip(names, split_exactly(gaps, [between[name] for name in names]), strict=True)))

@@ -3,9 +3,8 @@
 What lives here: the main track's own times added up by phase, measured and inferred apart. Invariant: the phases, what belongs
 to none and our own cost add up to the loop, in whole nanoseconds.
 
-Direct is what a hooked call or a span of the user's measured. Inferred is what lies between two of them (its phase comes from
-the next event, or, where that is not the phase of the event before, from the lines the sampler saw there) and what only a
-container holds.
+What was measured and what is inferred is decided in model/ledger.py. The phase of what is inferred comes from the next event,
+or, where that is not the phase of the event before, from the lines the sampler saw there.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from dataclasses import dataclass
 
 from ..model import phase as ph
 from ..model import shard as m
-from ..model.ledger import Ledger, find_containers
+from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, Ledger, accounts_of
+from ..model.numbers import Numbers, take_numbers
 from ..model.sheet import split_exactly
 from .lines import Blocks, Look, guess_phase, phases_of_lines
 
@@ -39,51 +39,55 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    loop_ns: int
-    startup_ns: int  # and what came after the last event
-    profiler_ns: int
-    unattributed_ns: int
+    numbers: Numbers  # of the same track; the phases, what is nobody's and our own cost add up to its base
     phases: tuple[Phase, ...]  # largest first
 
     @property
-    def direct_coverage(self) -> float:
-        """The share of the loop that was measured directly."""
-        own = self.loop_ns - self.profiler_ns
-        return sum(p.direct_ns for p in self.phases) / own if own > 0 else 0.0
+    def loop_ns(self) -> int:
+        return self.numbers.base_ns
+
+    @property
+    def startup_ns(self) -> int:
+        """And what came after the last event."""
+        return self.numbers.startup_ns
+
+    @property
+    def profiler_ns(self) -> int:
+        return self.numbers.profiler_ns
+
+    @property
+    def unattributed_ns(self) -> int:
+        return self.numbers.unattributed_ns
 
     @property
     def known(self) -> bool:
-        """Was there a training loop: an env step or update that ended the start-up?"""
-        return self.startup_ns > 0
+        return self.numbers.known
 
     def share(self, code: int) -> float:
         return sum(p.total_ns for p in self.phases if p.code == code) / self.loop_ns if self.loop_ns else 0.0
 
 
-def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: int = 0, track: int = 0) -> Phases:
-    """The phases of one track."""
-    containers = find_containers([(b.parent, b.kind, b.owns) for b in ledger.tree])
+def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: int = 0) -> Phases:
+    """The phases of a process's main thread."""
+    accounts = accounts_of(ledger.tree)
+    track = next((b.track for b in ledger.balances if b.shard == shard), 0)
     direct: Counter[int] = Counter()
     inferred: Counter[int] = Counter()
     waiting: Counter[int] = Counter()
     mixed: list[tuple[int, int, int]] = []  # phase before, phase after, ns
-    startup = profiler = unattributed = pauses = handed = 0
+    pauses = handed = 0
     for own_shard, own_track, at, ns in ledger.self_by_track:
         if (own_shard, own_track) != (shard, track) or not ns:
             continue
         branch = ledger.tree[at]
-        if branch.phase == ph.STARTUP:
-            startup += ns
-        elif branch.kind == m.PROFILER:
-            profiler += ns
-        elif branch.kind in (m.ROOT, m.HANDOFF):
-            unattributed += ns
-        elif branch.kind == m.INFERRED:
+        if branch.phase == ph.STARTUP or accounts[at] in (PROFILER, UNATTRIBUTED):
+            continue
+        if accounts[at] == INFERRED:
             if branch.after:
                 mixed.append((branch.after, branch.phase, ns))
             else:
                 inferred[branch.phase] += ns
-        elif branch.name == m.GC_PAUSE and not branch.phase:
+        elif branch.kind == m.GARBAGE and not branch.phase:
             pauses += ns
         elif branch.kind == m.WAIT and not branch.phase and branch.name in FOR_OTHERS:
             handed += ns
@@ -92,7 +96,7 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
             direct[code] += ns
             waiting[code] += ns
         else:
-            (inferred if at in containers else direct)[branch.phase] += ns
+            direct[branch.phase] += ns
     for code, ns in _divide(
         mixed, inferred, ledger, [x for x in looks if (x.shard, x.track) == (shard, track)], blocks
     ).items():
@@ -105,19 +109,11 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
     codes_of = sorted(code for code in inferred if inferred[code])
     for code, ns in zip(codes_of, split_exactly(pauses, [inferred[code] for code in codes_of]), strict=True):
         direct[code] += ns
-        waiting[code] += ns
     if not codes_of and pauses:
-        direct[ph.WAIT] += pauses
-        waiting[ph.WAIT] += pauses
-    balance = next((b for b in ledger.balances if (b.shard, b.track) == (shard, track)), None)
-    profiler = balance.profiler_ns if balance else profiler
-    lifetime = balance.lifetime_ns if balance else 0
+        direct[ph.NONE] += pauses
     codes = {code for code in (*direct, *inferred) if direct[code] or inferred[code]}
     phases = [Phase(code, direct[code], inferred[code], waiting[code], for_others[code]) for code in codes]
-    return Phases(
-        loop_ns=lifetime - startup, startup_ns=startup, profiler_ns=profiler, unattributed_ns=unattributed,
-        phases=tuple(sorted(phases, key=lambda p: -p.total_ns)),
-    )  # fmt: skip
+    return Phases(take_numbers(ledger, shard), tuple(sorted(phases, key=lambda p: -p.total_ns)))
 
 
 def _wait_for(handed: int, ledger: Ledger, shard: int, track: int) -> Counter[int]:

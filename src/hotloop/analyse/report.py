@@ -1,6 +1,7 @@
 """The report: one frozen result that every view is drawn from.
 
-What lives here: session in, `Report` out; no I/O, no formatting. Invariant: every share is of the wall time and none is
+What lives here: session in, `Report` out; no I/O, no formatting. What describes one process describes the learner, the first
+of the session's processes (model/job.py); the rest is of the whole job. Invariant: every share is of the wall time and none is
 above 1; the four parts of each track add up to its lifetime.
 """
 
@@ -12,7 +13,9 @@ from typing import Any
 
 from ..model import shard as m
 from ..model.device import Operators, Transfer
+from ..model.job import FACT, count_work, find_learners
 from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
+from ..model.numbers import Numbers, measure_loop, rate_of
 from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
 from .devices import Devices, summarise_devices, summarise_reads
@@ -50,8 +53,9 @@ class Report:
     start_unix_ns: int
     wall_ns: int
     loop_ns: int
-    coverage: float
-    sps: float | None
+    sps: float | None  # env steps of the job a second, over the whole loop
+    sps_latest: float | None  # over the latest iterations of the learner, where it steps the environments itself
+    learners: int  # processes that learn
     counters: dict[str, int]
     facts: dict[str, int]  # what the hooks saw now and then: batch sizes, autograd, number types
     operations: tuple[Operation, ...]
@@ -62,7 +66,7 @@ class Report:
     processes: tuple[Process, ...]
     iterations: tuple[m.Iteration, ...]
     iterations_closed: int
-    counting: m.Shard  # the process that counts them
+    learner: m.Shard  # the process that closes them
     quality: Quality
     phases: Phases  # of the main track
     lines: tuple[Line, ...]
@@ -76,6 +80,11 @@ class Report:
     operators: Operators | None = None  # of a deep window
 
     @property
+    def numbers(self) -> Numbers:
+        """The learner's time, as every view tells it."""
+        return self.phases.numbers
+
+    @property
     def user_operations(self) -> list[Operation]:
         """Those of spans that were opened at all: no waits, none of our own."""
         return [o for o in self.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
@@ -86,7 +95,6 @@ def make_report(session: SessionData) -> Report:
     ledger = fold(session.shards)
     operations = exact_across_processes(session, ledger.operations)
     main = session.shards[0]
-    counting = max(session.shards, key=lambda s: s.iterations_closed)  # the learner may be a child
     balance = next((b for b in ledger.balances if b.shard == 0), None)
     wall = balance.lifetime_ns if balance else main.end_ns - main.start_ns
     sheet = make_sheet(ledger, balance) if balance else None
@@ -95,26 +103,28 @@ def make_report(session: SessionData) -> Report:
     environments = list_environments(session)
     looks = read_looks(session.shards, ledger)
     blocks = {file: source.blocks for file, source in session.sources.items()}
-    phases = find_phases(ledger, looks, blocks, 0, balance.track if balance else 0)
+    phases = find_phases(ledger, looks, blocks)
+    loop_ns = measure_loop(main, phases.numbers)
     return Report(
         name=session.name,
         path=str(session.path),
         start_unix_ns=main.start_unix_ns,
         wall_ns=wall,
-        loop_ns=phases.loop_ns if phases.known else min(_loop_ns(session), wall),
-        coverage=balance.coverage if balance else 0.0,
-        sps=windowed_rate(counting.iterations, "env_steps"),
-        counters={name: n for name, n in work.items() if not name.startswith("~")},
-        facts={name[1:]: n for name, n in work.items() if name.startswith("~")},
+        loop_ns=loop_ns,
+        sps=rate_of(work.get("env_steps", 0), loop_ns),
+        sps_latest=windowed_rate(main.iterations, "env_steps"),
+        learners=len(find_learners(session.shards)),
+        counters={name: n for name, n in work.items() if not name.startswith(FACT)},
+        facts={name[1:]: n for name, n in work.items() if name.startswith(FACT)},
         operations=operations,
         ledger=ledger,
         sheet=sheet,
         owners=_share_out(sheet, sites, ledger, looks, balance.track if balance else 0) if sheet else {},
         sites=sites,
         processes=session.processes,
-        iterations=counting.iterations,
-        iterations_closed=counting.iterations_closed,
-        counting=counting,
+        iterations=main.iterations,
+        iterations_closed=main.iterations_closed,
+        learner=main,
         quality=_quality(session, ledger),
         phases=phases,
         lines=list_lines(looks, ledger, blocks),
@@ -129,20 +139,6 @@ def make_report(session: SessionData) -> Report:
     )
 
 
-def count_work(shards: Sequence[m.Shard]) -> dict[str, int]:
-    """The counters over all processes. Where the main process counts the steps of environments that live in workers, and the
-    workers count them too, they are the same steps."""
-    counters: dict[str, int] = {}
-    for shard in shards:
-        for name, value in shard.counters.items():
-            if value:
-                counters[name] = counters.get(name, 0) + value
-    here = shards[0].counters
-    if here.get("env_steps", 0) * 3 >= counters.get("env_steps", 0):
-        counters |= {name: here[name] for name in ("env_steps", "episodes", "resets") if here.get(name)}
-    return counters
-
-
 def _resources(meta: dict[str, Any]) -> dict[str, float]:
     """From `session.json`, which anyone may have written: plain finite numbers only."""
     said = meta.get("resources")
@@ -154,20 +150,6 @@ def _resources(meta: dict[str, Any]) -> dict[str, float]:
     )  # fmt: skip
     numbers = {key: said[key] for key in keys if type(said.get(key)) in (int, float)}
     return {key: value for key, value in numbers.items() if 0 <= value < 1e15}
-
-
-def _loop_ns(session: SessionData) -> int:
-    """First to last env step, update or step(); without any, first to last span."""
-    first = [x.first_work_ns for x in session.shards if x.first_work_ns]
-    last = [x.last_work_ns for x in session.shards if x.last_work_ns]
-    main = session.shards[0]
-    if first and last and max(last) > min(first):
-        begin = min(first)
-        # The first count comes after the work it counts: the loop begins with the first iteration, if there is one.
-        if main.iterations and main.iterations[0].merged == 1 and len(main.iterations) > 1:
-            begin = min(begin, main.iterations[0].end_ns)
-        return max(last) - begin
-    return main.end_ns - main.start_ns
 
 
 def _share_out(sheet: Sheet, sites: dict[str, str], ledger: Ledger, looks: Sequence[Look], track: int) -> dict[str, int]:

@@ -1,10 +1,12 @@
 """A run as one replicate: how long a unit of work took, and which label held that time.
 
-What lives here: reports in, `Run` out. Invariant, in whole nanoseconds: a run's components add up to its total, and *untracked*
-is one of them. A component is the innermost span's label; a known wait belongs to the span it happens in.
+What lives here: reports in, `Run` out. A run is the job: the work of all its processes, in the time of the learner's loop.
+Invariant, in whole nanoseconds: a run's components add up to its total, and *untracked* is one of them. A component is the
+innermost span's label; a known wait belongs to the span it happens in.
 
-What is measured begins after the warm-up, the same number of iterations in all runs that are compared. The first iteration
-holds the set-up and never counts. A label that first appears later is a phase, not warm-up (`changes.find_warm_up`).
+What is measured is the whole loop. Where a warm-up was found in any of the runs that are compared, that many iterations are
+left out of all of them; so is the first iteration of sessions recorded with start(), which holds the set-up. A label that first
+appears later is a phase, not warm-up (`changes.find_warm_up`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..model.sheet import HANDED, PROFILER, SPAN, WAITING, Sheet, sheet_of_iterations, split_exactly
+from ..model.ledger import PROFILER, WAITING
+from ..model.sheet import HANDED, SPAN, Sheet, sheet_of_iterations, split_exactly
 from .iterations import read_iterations, whole_rows
 from .report import Report
 
@@ -26,6 +29,9 @@ Floats = NDArray[np.float64]
 UNTRACKED, OWN = "(untracked)", "(profiler)"
 ITERATIONS = "iterations"
 UNITS = ("env_steps", "updates", ITERATIONS)  # in this order of preference
+OUTSIDE_THE_LOOP = ("(start-up)", "(shut-down)")
+LOOPS_AGREE = 0.02  # what `ab` calls no difference, by default: a larger disagreement could make a verdict of its own
+LOOPS_AGREE_NS = 20_000_000  # the shortest iteration that has a row
 SINGULAR = {"env_steps": "env step", "updates": "update", ITERATIONS: "iteration", "samples": "sample", "episodes": "episode"}
 
 
@@ -56,6 +62,7 @@ class Run:
     returned: float | None = None  # what the script says it has achieved
     pair: int | None = None
     spans: dict[str, int] = field(default_factory=dict)  # nanoseconds in and below each label, and each phase
+    doubt: str = ""  # why its loop time cannot be trusted: two ways to measure it disagree
 
     @property
     def ns_per_unit(self) -> float:
@@ -100,7 +107,7 @@ def find_warm_ups(reports: Sequence[Report]) -> tuple[list[WarmedUp], int]:
     """The warm-up of each run, and how many iterations are left out of all: the longest of them, half of a run at most."""
     warm_ups, shortest = [], None
     for report in reports:
-        history = read_iterations(report.counting)
+        history = read_iterations(report.learner)
         if history is None:
             warm_ups.append(WarmedUp(0, False, "no iterations were counted"))
             continue
@@ -109,7 +116,16 @@ def find_warm_ups(reports: Sequence[Report]) -> tuple[list[WarmedUp], int]:
         closed = report.iterations_closed
         shortest = closed if shortest is None else min(shortest, closed)
     longest = max((w.iterations for w in warm_ups), default=0)
-    return warm_ups, max(1, min(longest, (shortest or 2) // 2))
+    if not all(map(_counts_itself, reports)):
+        return warm_ups, 0
+    least = 0 if all(report.phases.known for report in reports) else 1
+    return warm_ups, max(least, min(longest, (shortest or 2) // 2))
+
+
+def _counts_itself(report: Report) -> bool:
+    """Do the learner's iterations hold the work of the whole job? Those of workers cannot be told by its iterations."""
+    own = report.learner.counters
+    return all(own.get(unit, 0) == report.counters.get(unit, 0) for unit in UNITS[:2])
 
 
 def reduce_run(
@@ -124,19 +140,19 @@ def reduce_run(
     rows = whole_rows(report.iterations)
     kept = [row for row in rows if row.first >= cut] or rows[-1:]
     units = np.array([row.merged if unit == ITERATIONS else row.counts.get(unit, 0) for row in kept], np.float64)
-    if units.sum() > 0:
-        taken = np.array([row.end_ns - row.start_ns for row in kept], np.float64)
-        total = sum(row.end_ns - row.start_ns for row in kept)
-        sheet: Sheet | None = sheet_of_iterations(report.counting, kept)
-        work, some = int(units.sum()), units > 0
-        row_ns, weights = taken[some] / units[some], units[some]
-    else:  # counted, but not in the process that closes the iterations: the loop as a whole
-        work = _counted(report).get(unit, 0)
-        total, sheet = report.loop_ns, report.sheet
-        row_ns, weights = np.array([total / work]), np.array([float(work)])
+    taken = np.array([row.end_ns - row.start_ns for row in kept], np.float64)
+    some = units > 0
+    row_ns, weights = taken[some] / units[some], units[some]
+    if cut and some.any():
+        total, work = sum(row.end_ns - row.start_ns for row in kept), int(units.sum())
+        sheet: Sheet | None = sheet_of_iterations(report.learner, kept)
+    else:
+        total, work, sheet = report.loop_ns, _counted(report).get(unit, 0), report.sheet
     if not total or not work:
         raise UsageError(f"{report.name} measured nothing after its first iteration; run it for longer")
-    components = _close(fold_labels(sheet) if sheet else {}, total)
+    if not len(row_ns) or not _counts_itself(report):
+        row_ns, weights = np.array([total / work]), np.array([float(work)])
+    components = _close(_without_startup(fold_labels(sheet)) if sheet else {}, total)
     q = report.quality
     return Run(
         name=report.name, start_s=report.start_unix_ns / 1e9, unit=unit, work=work, all_work=_counted(report).get(unit, 0),
@@ -144,8 +160,47 @@ def reduce_run(
         warm_up=warm_up, dropped_share=q.dropped / q.attempted if q.attempted else 0.0, profiler_share=q.profiler_share,
         host=_plain(report.meta.get("host")), script=find_script(report.meta),
         commit=str(_plain(report.meta.get("git")).get("commit", "")), returned=returned, pair=pair,
-        spans=measure_spans(sheet) if sheet else {},
+        spans=_without_startup(measure_spans(sheet)) if sheet else {}, doubt=check_loop(report),
     )  # fmt: skip
+
+
+def _without_startup(labels: dict[str, int]) -> dict[str, int]:
+    return {name: ns for name, ns in labels.items() if name not in OUTSIDE_THE_LOOP}
+
+
+def check_loop(report: Report) -> str:
+    """Why the loop's time should not be believed, in one sentence; "" where all ways to measure it agree.
+
+    The spans say how long it took: the sum of what they hold on the learner's main thread, after start-up and before shut-down.
+    The clock says when the first and the last env step or update were. The process says how long it ran, less its start-up and
+    its end.
+    """
+    learner = report.learner
+    if not report.phases.known or not learner.first_work_ns or not learner.last_work_ns:
+        return ""  # only hooks see the loop's two ends
+    ways = {
+        "its spans": report.loop_ns,
+        "the clock": learner.last_work_ns - learner.first_work_ns,
+        "the time of its process": _process_ns(report) - report.numbers.startup_ns,
+    }
+    order = sorted(ways, key=lambda way: ways[way])
+    least, most = ways[order[0]], ways[order[-1]]
+    if most - least <= max(LOOPS_AGREE * most, LOOPS_AGREE_NS):
+        return ""
+    return (
+        f"the loop of {report.name} took {least / 1e9:.2f} s by {order[0]} and {most / 1e9:.2f} s by {order[-1]}, "
+        "so its speed is not known"
+    )
+
+
+def _process_ns(report: Report) -> int:
+    """How long the learner's process was recorded: as it says itself, or as whoever started it saw, where that is less."""
+    learner, meta = report.learner, report.meta
+    recorded = learner.end_ns - learner.start_ns
+    begin, end = meta.get("start_unix_s"), meta.get("end_unix_s")
+    if meta.get("pid") != learner.pid or not isinstance(begin, int | float) or not isinstance(end, int | float):
+        return recorded
+    return min(recorded, max(0, round((end - begin) * 1e9)))
 
 
 def whole_run(report: Report) -> tuple[int, dict[str, int]]:
@@ -155,7 +210,7 @@ def whole_run(report: Report) -> tuple[int, dict[str, int]]:
     return report.sheet.wall_ns, fold_labels(report.sheet)
 
 
-def measure_loop(report: Report) -> tuple[int, dict[str, int], dict[str, int]] | None:
+def measure_iterations(report: Report) -> tuple[int, dict[str, int], dict[str, int]] | None:
     """The iterations without the first row, which holds the set-up: their time, their components and the calls of each label.
 
     In a long run that row stands for several iterations, one in 500 or fewer; they are left out with it.
@@ -168,10 +223,10 @@ def measure_loop(report: Report) -> tuple[int, dict[str, int], dict[str, int]] |
     calls: dict[str, int] = {}
     for row in rows:
         for path, n in row.calls.items():
-            if path < len(report.counting.paths):
-                name = report.counting.label_of(path).name
+            if path < len(report.learner.paths):
+                name = report.learner.label_of(path).name
                 calls[name] = calls.get(name, 0) + n
-    return total, _close(fold_labels(sheet_of_iterations(report.counting, rows)), total), calls
+    return total, _close(fold_labels(sheet_of_iterations(report.learner, rows)), total), calls
 
 
 def fold_labels(sheet: Sheet) -> dict[str, int]:

@@ -163,10 +163,9 @@ class _Names:
 
 
 def _find_iterations(session: SessionData, base_ns: int, rows: Rows) -> list[Window]:
-    """The iterations that have events, by the clock of the process that counts them, in order; without any, one for all."""
-    counting = max(range(len(session.shards)), key=lambda i: session.shards[i].iterations_closed)
-    closed = session.shards[counting].iterations_closed
-    mine = rows[(rows["shard"] == counting) & ~rows["open"]] if closed else rows[:0]
+    """The iterations that have events, by the clock of the learner, in order; without any, one for all."""
+    learner = session.shards[0]
+    mine = rows[(rows["shard"] == 0) & ~rows["open"]] if learner.iterations_closed else rows[:0]
     if not len(mine):
         return [Window(-1, -1, 0, int((rows["start"] + rows["dur"]).max(initial=0)))]
     # An event belongs to the iteration it ends in, so one ends with its last event and the next begins there. Where the one
@@ -180,7 +179,7 @@ def _find_iterations(session: SessionData, base_ns: int, rows: Rows) -> list[Win
     for number, begin, end in zip(numbers.tolist(), begins, ends, strict=True):
         begin = found[number - 1].end_ns if number - 1 in found else begin
         found[number] = Window(number, number, begin, max(begin, end))
-    for row in session.shards[counting].iterations:
+    for row in learner.iterations:
         if row.merged == 1 and row.first in found:  # its own row knows better
             begin, end = (min(max(0, at - base_ns), FAR_NS) for at in (row.start_ns, row.end_ns))
             found[row.first] = Window(row.first, row.first, begin, max(begin, end))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ..errors import UsageError
 from .compare import DESPITE, check_gate, compare_sets, show_comparison
 from .files import check_target, save_bytes
 from .numbers import percent, say
@@ -26,6 +27,8 @@ from .numbers import percent, say
 )
 @click.option("--seed", type=int, help="Of the order, and of {seed} in the commands: pair i gets SEED + i.  [default: random]")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where the sessions go.  [default: runs/ab-TIME]")
+@click.option("--a-in", type=click.Path(path_type=Path), metavar="DIR", help="Run A in that folder.  [default: here]")
+@click.option("--b-in", type=click.Path(path_type=Path), metavar="DIR", help="Run B in that folder.  [default: here]")
 @click.option("--detailed", is_flag=True, help="Also run each once under cProfile: DIR/functions-A.txt, the top 50.")
 @click.option("--despite", type=click.Choice(DESPITE), multiple=True, help="Give a verdict all the same.")
 @click.option("--fail-if-slower", type=percent, metavar="PERCENT", help="Exit with 1 if B is slower by that much or more.")
@@ -40,6 +43,8 @@ def ab(
     unit: str | None,
     seed: int | None,
     out: Path | None,
+    a_in: Path | None,
+    b_in: Path | None,
     detailed: bool,
     despite: tuple[str, ...],
     fail_if_slower: float | None,
@@ -52,6 +57,7 @@ def ab(
     \b
     hotloop ab "python train.py" "python train.py --fast" --pairs 10
     hotloop ab "train.py --seed {seed}" "train.py --seed {seed} --envs 8" --margin 2% --fail-if-slower 3%
+    hotloop ab "python -m package.train" "python -m package.train" --a-in ../before
     """
     from ..experiment.command import parse_command
     from ..experiment.functions import write_functions
@@ -63,7 +69,11 @@ def ab(
 
     if html is not None:
         check_target(html, force)
-    arms = {letter: Arm(letter, parse_command(text), Path.cwd()) for letter, text in (("A", a), ("B", b))}
+    for folder in (a_in, b_in):
+        if folder is not None and not folder.is_dir():
+            raise UsageError(f"{folder} is not a folder; give the one the command is to run in")
+    sides = (("A", a, a_in), ("B", b, b_in))
+    arms = {letter: Arm(letter, parse_command(text), (folder or Path.cwd()).resolve()) for letter, text, folder in sides}
     seed = random.SystemRandom().randrange(10_000) if seed is None else seed
     folder = out or new_session_directory(Path("runs"), "ab")
     schedule = make_schedule("AB", pairs, seed)

@@ -100,29 +100,25 @@ def _json(data: SessionData, result: Report) -> str:
     from ..analyse.iterations import read_iterations
     from ..present.json import report_data
 
-    content = report_data(result, read_iterations(result.counting), load_findings(data.path), data.sources)
+    content = report_data(result, read_iterations(result.learner), load_findings(data.path), data.sources)
     return json.dumps(content, indent=1, allow_nan=False)
 
 
 def _show(data: SessionData, result: Report, width: int | None) -> None:
     from rich.console import Console
 
-    from ..analyse.bottlenecks import find_bottlenecks, list_operations
     from ..analyse.iterations import read_iterations
     from ..present.terminal import show_report
 
     console = Console(width=width, legacy_windows=False)
-    analysis = find_bottlenecks(list_operations(result))
-    show_report(console, result, read_iterations(result.counting), analysis, load_findings(data.path), data.sources)
+    show_report(console, result, read_iterations(result.learner), load_findings(data.path), data.sources)
 
 
 def _text(data: SessionData, result: Report, width: int) -> str:
-    from ..analyse.bottlenecks import find_bottlenecks, list_operations
     from ..analyse.iterations import read_iterations
     from ..present.terminal import report_text
 
-    history, analysis = read_iterations(result.counting), find_bottlenecks(list_operations(result))
-    return report_text(result, history, analysis, width, load_findings(data.path), data.sources)
+    return report_text(result, read_iterations(result.learner), width, load_findings(data.path), data.sources)
 
 
 def _html(data: SessionData, result: Report) -> bytes:
@@ -130,7 +126,7 @@ def _html(data: SessionData, result: Report) -> bytes:
     from ..analyse.timeline import make_timeline
     from ..present.html import html_bytes
 
-    history = read_iterations(result.counting)
+    history = read_iterations(result.learner)
     return html_bytes(result, make_timeline(data), history, load_findings(data.path), data.sources)
 
 
@@ -138,13 +134,13 @@ def _charts(result: Report) -> bytes:
     from ..analyse.iterations import read_iterations
     from ..present.run_charts import draw_run
 
-    return draw_run(result, read_iterations(result.counting))
+    return draw_run(result, read_iterations(result.learner))
 
 
 def _view(result: Report, view: str) -> str:
     from ..record.blocks import view_text
 
-    return view_text(view, result.counting, result.ledger, result.resources)
+    return view_text(view, result.learner, result.ledger, result.resources)
 
 
 def _write_logs(result: Report, folder: str, as_json: bool) -> None:

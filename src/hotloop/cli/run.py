@@ -95,7 +95,6 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
     """The files of the session, and the report on standard error: standard output belongs to the script."""
     from rich.console import Console
 
-    from ..analyse.bottlenecks import find_bottlenecks, list_operations
     from ..analyse.findings.engine import find_findings
     from ..analyse.iterations import read_iterations
     from ..analyse.lines import script_lines
@@ -118,13 +117,12 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
         _try_keep(lambda: keep_sources(outcome.session, script_lines(session)))
         session = Session.load(outcome.session)
         report = make_report(session)
-        history = read_iterations(report.counting)
-        analysis = find_bottlenecks(list_operations(report), 0)
+        history = read_iterations(report.learner)
         findings = find_findings(session, report, select, ignore)
         _try_keep(lambda: write_findings(outcome.session, findings, report.wall_ns / 1e9, report.loop_ns / 1e9))
         detailed = session_report(session, report, findings)
         files = {
-            "report.txt": report_text(report, history, analysis, findings=findings, sources=session.sources).encode(),
+            "report.txt": report_text(report, history, findings=findings, sources=session.sources).encode(),
             "report.html": html_bytes(report, make_timeline(session), history, findings, session.sources),
             "profiling_report.json": json.dumps(detailed, indent=1, allow_nan=False).encode(),
         }
@@ -135,7 +133,7 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
         return
     if not quiet:
         click.echo("", err=True)
-        show_report(Console(stderr=True, legacy_windows=False), report, history, analysis, findings, session.sources)
+        show_report(Console(stderr=True, legacy_windows=False), report, history, findings, session.sources)
     click.echo(f"hotloop: {how_text(outcome.how)}; wrote {outcome.session} (report.html, report.txt)", err=True)
 
 

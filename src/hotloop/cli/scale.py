@@ -79,7 +79,7 @@ def scale(
             report = make_report(Session.load(path))
             found.append(Sized(n, *whole_run(report)))
             if n == chosen[-1] and path == sessions[f"n={n}"][-1]:
-                history = read_iterations(report.counting)
+                history = read_iterations(report.learner)
                 growing = [t for t in history.trends if t.trend.verdict == "grows"] if history else []
                 trends = [
                     f"{t.name} grows ×{t.trend.growth:.2f} (calls ×{t.calls_growth:.2f}, time per call ×{t.cost_growth:.2f})"

@@ -94,7 +94,7 @@ def _describe(path: Path) -> dict[str, object]:
         "wall_s": report.wall_ns / 1e9,
         "iterations": report.iterations_closed,
         "sps": report.sps,
-        "coverage": report.coverage,
+        "coverage": report.numbers.coverage,
         "largest": largest.name if largest else None,
         "largest_share": min(1.0, largest.union_ns / report.wall_ns) if largest and report.wall_ns else None,
     }

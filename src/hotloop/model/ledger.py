@@ -1,12 +1,13 @@
 """The books: every nanosecond of every track has one owner, and every label its numbers.
 
 What lives here: the definitions.
-    exclusive     innermost span, running on its track
+    measured      innermost span, running on its track; pauses of the garbage collector too
+    inferred      between two calls whose phase is known, or in a container of a known phase, outside its parts
     waiting       innermost span is in a known wait
-    unattributed  no span is open on the track
+    unattributed  no span is open on the track, or only a container without a phase
     profiler      our own cost: measured where it is long, calibrated and subtracted where it is per span
-    container     a span with spans below it; what it holds outside of them counts against the coverage
-                  exclusive + waiting + unattributed + profiler = lifetime, per track, in whole nanoseconds
+                  exclusive (measured + inferred) + waiting + unattributed + profiler = lifetime, per track, in whole ns
+    container     a span with spans below it: what it holds outside of them nobody measured
     busy          open time of a label, summed over tracks and tasks (awaiting counts, a suspended generator does not)
     union         time in which at least one span of the label is open
     concurrency   busy / union
@@ -16,12 +17,17 @@ Who may touch it: anyone; it is pure and needs the standard library only, so the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from . import shard as m
 from .histogram import add_histograms, percentile
 from .phase import DECIDING
+
+MEASURED, INFERRED, WAITING, UNATTRIBUTED, PROFILER = "measured", "inferred", "waiting", "unattributed", "profiler"
+_ACCOUNT_OF_KIND = {
+    m.INFERRED: INFERRED, m.WAIT: WAITING, m.ROOT: UNATTRIBUTED, m.HANDOFF: UNATTRIBUTED, m.PROFILER: PROFILER,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +41,13 @@ class Balance:
     waiting_ns: int
     unattributed_ns: int
     profiler_ns: int
-    container_ns: int = 0  # of the exclusive time: in a span that has parts, but in none of them
+    inferred_ns: int = 0  # of the exclusive time
 
     @property
     def coverage(self) -> float:
-        """The share of the lifetime that somebody accounts for; what only a container holds has no owner."""
+        """The share of the lifetime that somebody accounts for."""
         lifetime = self.lifetime_ns
-        return 1 - (self.unattributed_ns + self.container_ns) / lifetime if lifetime else 0.0
+        return 1 - self.unattributed_ns / lifetime if lifetime else 0.0
 
     @property
     def lifetime_ns(self) -> int:
@@ -115,31 +121,61 @@ class Ledger:
 def fold(shards: Sequence[m.Shard]) -> Ledger:
     """Close the books of a session: one shard per process."""
     tree, marks, branch_of = _merge_paths(shards)
-    containers = find_containers([(parent, kind, owns) for (parent, _, kind), (_, owns, _) in zip(tree, marks, strict=True)])
-    balances: list[Balance] = []
     per_track: list[tuple[int, int, int, int]] = []
+    own_cost: dict[tuple[int, int], int] = defaultdict(int)
     calls = [0] * len(tree)
     self_ns = [0] * len(tree)
     tallies: dict[tuple[str, int], _Tally] = {}
     for index, shard in enumerate(shards):
         corrected, taken = _subtract_own_cost(shard)
-        sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
         for node, own_self, took in zip(shard.nodes, corrected, taken, strict=True):
-            label = shard.label_of(node.path)
-            sums[node.track][_COLUMN[label.kind]] += own_self
-            sums[node.track][3] += took
             branch = branch_of[index][node.path]
-            if branch in containers:
-                sums[node.track][4] += own_self
+            own_cost[index, node.track] += took
             calls[branch] += node.count
             self_ns[branch] += own_self
             per_track.append((index, node.track, branch, own_self))
-        balances += [Balance(index, track.id, track.name, *sums[track.id]) for track in shard.tracks]
         _tally(shard, index, corrected, taken, tallies)
     operations = tuple(sorted((t.finish() for t in tallies.values()), key=lambda o: (-o.union_ns, o.name)))
     _infer_phases(tree, marks, self_ns)
     merged = tuple(Branch(p, n, k, calls[i], self_ns[i], *marks[i]) for i, (p, n, k) in enumerate(tree))
-    return Ledger(tuple(balances), operations, merged, tuple(per_track), branch_of)
+    balances = _balance(shards, merged, per_track, own_cost)
+    return Ledger(balances, operations, merged, tuple(per_track), branch_of)
+
+
+def _balance(
+    shards: Sequence[m.Shard],
+    tree: Sequence[Branch],
+    per_track: Sequence[tuple[int, int, int, int]],
+    own_cost: Mapping[tuple[int, int], int],
+) -> tuple[Balance, ...]:
+    accounts = accounts_of(tree)
+    sums: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    for at, track_id, branch, ns in per_track:
+        sums[at, track_id][accounts[branch]] += ns
+    balances = []
+    for index, shard in enumerate(shards):
+        for track in shard.tracks:
+            held = sums[index, track.id]
+            balances.append(
+                Balance(
+                    index, track.id, track.name, exclusive_ns=held[MEASURED] + held[INFERRED], waiting_ns=held[WAITING],
+                    unattributed_ns=held[UNATTRIBUTED], profiler_ns=held[PROFILER] + own_cost.get((index, track.id), 0),
+                    inferred_ns=held[INFERRED],
+                )
+            )  # fmt: skip
+    return tuple(balances)
+
+
+def accounts_of(tree: Sequence[Branch]) -> list[str]:
+    """What the own time of each branch is: measured, inferred, waiting, unattributed or profiler. Only here is that decided."""
+    containers = find_containers([(b.parent, b.kind, b.owns) for b in tree])
+    found = []
+    for at, branch in enumerate(tree):
+        if at in containers:
+            found.append(INFERRED if branch.phase else UNATTRIBUTED)
+        else:
+            found.append(_ACCOUNT_OF_KIND.get(branch.kind, MEASURED))
+    return found
 
 
 def _infer_phases(tree: list[tuple[int, str, int]], marks: list[tuple[int, bool, int]], self_ns: list[int]) -> None:
@@ -154,7 +190,7 @@ def _infer_phases(tree: list[tuple[int, str, int]], marks: list[tuple[int, bool,
         if parent >= 0:
             inside[parent] += inside[at]
     for at, (parent, _, kind) in enumerate(tree):
-        if marks[at][0] or kind not in (m.USER, m.OVERFLOW, m.WAIT):
+        if marks[at][0] or kind not in (m.USER, m.OVERFLOW, m.WAIT, m.GARBAGE):
             continue
         phase, ns = next(iter(inside[at].most_common(1)), (0, 0))
         if ns < _NEARLY_ALL * sum(inside[at].values()) or not ns:
@@ -176,7 +212,6 @@ def find_containers(tree: Sequence[tuple[int, int, bool]]) -> set[int]:
 
 _NEARLY_ALL = 0.8
 MAX_DEPTH = 200  # what is nested deeper hangs beside its parent: those who write and read JSON go no deeper
-_COLUMN = {m.USER: 0, m.OVERFLOW: 0, m.INFERRED: 0, m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}
 
 
 def _merge_paths(
@@ -284,7 +319,7 @@ def _tally(shard: m.Shard, index: int, corrected: list[int], taken: list[int], t
     own_below = _sum_subtrees(shard, taken)
     for i, node in enumerate(shard.nodes):
         label = shard.label_of(node.path)
-        if label.kind not in (m.USER, m.OVERFLOW, m.WAIT):
+        if label.kind not in (m.USER, m.OVERFLOW, m.WAIT, m.GARBAGE):
             continue
         if label.kind == m.WAIT:
             above = shard.label_of(shard.paths[node.path].parent)

@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import shard as m
-from .ledger import Branch
-from .sheet import PROFILER, SPAN, UNATTRIBUTED, WAITING, Sheet
+from .ledger import INFERRED, PROFILER, UNATTRIBUTED, WAITING, Branch
+from .phase import STARTUP
+from .sheet import SPAN, Sheet
+
+GARBAGE, STARTING = "garbage collection", "start-up"
+_COLUMN = {SPAN: 0, WAITING: 1, UNATTRIBUTED: 2, INFERRED: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class Own:
 
     self_s: float = 0.0  # running
     waiting_s: float | None = 0.0
-    outside_s: float = 0.0  # a container's, in none of its parts; unattributed
+    outside_s: float = 0.0  # a container's, in none of its parts; unattributed or inferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,9 @@ class Books:
     waiting_s: float
     unattributed_s: float
     profiler_s: float
+    inferred_s: float = 0.0
+    garbage_s: float = 0.0  # collections in no operation
+    startup_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +76,30 @@ class Listing:
 
 
 def share_out_own_times(sheet: Sheet, tree: Sequence[Branch]) -> tuple[dict[tuple[str, int], Own], Books]:
-    """The sheet's leaves by the operation (name and kind) they belong to, and those that belong to none."""
+    """The sheet's leaves by the operation (name and kind) they belong to, and those that are no operation at work."""
     sums: dict[tuple[str, int], list[int]] = {}
-    beside = dict.fromkeys((WAITING, UNATTRIBUTED, PROFILER), 0)
+    beside = dict.fromkeys((WAITING, UNATTRIBUTED, PROFILER, INFERRED, GARBAGE, STARTING), 0)
     owners: list[tuple[str, int] | None] = []
     for row in sheet.rows:
+        branch = tree[row.branch] if row.branch >= 0 else None
         owner = owners[row.parent] if row.parent >= 0 else None
-        if row.branch >= 0 and tree[row.branch].kind in (m.USER, m.OVERFLOW):
-            owner = tree[row.branch].name, tree[row.branch].kind
-        elif row.branch >= 0 and tree[row.branch].kind == m.HANDOFF:
+        if branch is not None and branch.kind in (m.USER, m.OVERFLOW):
+            owner = branch.name, branch.kind
+        elif branch is not None and branch.kind == m.HANDOFF:
             owner = None  # what a worker does between its spans is not the work of who handed it over
         owners.append(owner)
         if not row.leaf:
             continue
-        kind = UNATTRIBUTED if owner is None and row.kind == SPAN else row.kind
-        if kind in beside:
-            beside[kind] += row.ns
-        if owner is not None and kind != PROFILER:
-            sums.setdefault(owner, [0, 0, 0])[(SPAN, WAITING, UNATTRIBUTED).index(kind)] += row.ns
+        account = row.account
+        if branch is not None and branch.phase == STARTUP:
+            owner, account = None, STARTING
+        elif account == SPAN and row.inferred:
+            account = INFERRED
+        elif account == SPAN and owner is None:
+            account = GARBAGE if branch is not None and branch.kind == m.GARBAGE else UNATTRIBUTED
+        if account in beside:
+            beside[account] += row.ns
+        if owner is not None and account != PROFILER:
+            sums.setdefault(owner, [0, 0, 0])[_COLUMN[account]] += row.ns
     own = {key: Own(*(ns / 1e9 for ns in parts)) for key, parts in sums.items()}
     return own, Books(*(ns / 1e9 for ns in beside.values()))

@@ -59,7 +59,7 @@ class Events:
 class SessionData:
     path: Path
     meta: dict[str, Any]
-    shards: tuple[Shard, ...]  # the process that started the session first
+    shards: tuple[Shard, ...]  # the learner first, see model/job.py
     processes: tuple[Process, ...]
     events: Events
     problems: tuple[str, ...]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW, INFERRED = range(7)
-KIND_NAMES = ("user", "root", "wait", "profiler", "handoff", "overflow", "inferred")
+USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW, INFERRED, GARBAGE = range(8)
+KIND_NAMES = ("user", "root", "wait", "profiler", "handoff", "overflow", "inferred", "garbage")
 PEAK_METHODS = {0: "not measured", 1: "kernel peak per span", 2: "end points only"}
-GC_PAUSE = "(gc pause)"  # the label of a collection of garbage, a wait
+GC_PAUSE = "(gc pause)"  # the label of a collection of garbage: written as a wait, read as a kind of its own, for it is work
 HARMLESS_LOSSES = frozenset({"cut", "inherited", "deep"})  # worth counting, not worth a warning
 
 

@@ -4,7 +4,7 @@ What lives here: the tree people read first, from the ledger. Its leaves are of 
 profiler. Invariants, in whole nanoseconds: the first row is the lifetime; a row with rows below it is their sum.
 
 While the track waits for work it handed over (to a pool, another process), the waiting time is divided among that work in
-proportion to the thread-time it took. These rows are inferred, and say so; all others were measured directly.
+proportion to the thread-time it took. These rows are inferred, and say so; in the sums they are what they are: waiting.
 
 Who may touch it: anyone; it is pure and needs the standard library only, so the training process uses it too.
 """
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from . import shard as m
-from .ledger import Balance, Branch, Ledger, find_containers
+from .ledger import INFERRED, PROFILER, UNATTRIBUTED, WAITING, Balance, Branch, Ledger, accounts_of
 
-SPAN, WAITING, UNATTRIBUTED, PROFILER = "span", "waiting", "unattributed", "profiler"
+SPAN = "span"
 KINDS = (SPAN, WAITING, UNATTRIBUTED, PROFILER)
 ITSELF, OUTSIDE, NO_SPAN, HANDED, OWN_COST = "(itself)", "(outside its parts)", "(no span open)", "(handed over)", "(profiler)"
 _IDLE = "(waiting: idle worker)"
@@ -37,6 +37,12 @@ class Row:
     busy_ns: int  # thread-time of this and everything below, over all tracks
     branch: int  # in the ledger's tree; -1: none
     leaf: bool = True
+    waited: bool = False  # work of others that the track waited for: its time here is waiting
+
+    @property
+    def account(self) -> str:
+        """What its time counts as in every sum."""
+        return WAITING if self.waited else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,8 @@ class Sheet:
         return self.rows[0].ns
 
     def total_ns(self, kind: str, inferred: bool | None = None) -> int:
-        """What all leaves of a kind hold."""
-        return sum(r.ns for r in self.rows if r.leaf and r.kind == kind and inferred in (None, r.inferred))
+        """What all leaves of a kind hold, as every sum counts them."""
+        return sum(r.ns for r in self.rows if r.leaf and r.account == kind and inferred in (None, r.inferred))
 
     def children_of(self, index: int) -> list[int]:
         return [i for i, row in enumerate(self.rows) if row.parent == index]
@@ -129,12 +135,12 @@ def fold_small(sheet: Sheet, least_ns: int, most_children: int = 12, most_depth:
 def _gather(rows: list[Row]) -> list[Row]:
     """One row for all of a kind."""
     out = []
-    for key in sorted({(r.kind, r.inferred) for r in rows}):
-        alike = [r for r in rows if (r.kind, r.inferred) == key]
+    for key in sorted({(r.kind, r.inferred, r.waited) for r in rows}):
+        alike = [r for r in rows if (r.kind, r.inferred, r.waited) == key]
         name = f"({len(alike)} more)" if len(alike) > 1 else alike[0].name
         ns, calls, busy = sum(r.ns for r in alike), sum(r.calls for r in alike), sum(r.busy_ns for r in alike)
         if ns:
-            out.append(Row(0, alike[0].depth, name, key[0], key[1], ns, calls, busy, -1))
+            out.append(Row(0, alike[0].depth, name, key[0], key[1], ns, calls, busy, -1, waited=key[2]))
     return out
 
 
@@ -169,6 +175,8 @@ class _Part:
     inferred: bool
     ns: int
     branch: int
+    waited: bool = False
+    shared_ns: int = 0  # of a wait's own time: shown as the work it was for
 
 
 class _Builder:
@@ -180,7 +188,7 @@ class _Builder:
         self.roots: list[int] = []
         for i, branch in enumerate(self.tree):
             (self.children[branch.parent] if branch.parent >= 0 else self.roots).append(i)
-        self.containers = find_containers([(b.parent, b.kind, b.owns) for b in self.tree])
+        self.accounts = accounts_of(self.tree)
         own, others = [0] * size, [0] * size
         for shard, track, at, self_ns in ledger.self_by_track:
             if self.tree[at].kind != m.PROFILER:
@@ -199,66 +207,75 @@ class _Builder:
 
     def build(self) -> Sheet:
         """Depth first by a stack of our own: a file may claim a tree deeper than Python's."""
-        whole = self._add(-1, "wall", SPAN, False, self.balance.lifetime_ns, -1)
+        whole = self._add(_Part(-1, "wall", SPAN, False, self.balance.lifetime_ns, -1))
         stack = [_Part(whole, "", SPAN, False, self.own_totals[root], root) for root in reversed(self.roots)]
         while stack:
             part = stack.pop()
             row = part.parent
             if part.name:
-                row = self._add(part.parent, part.name, part.kind, part.inferred, part.ns, part.branch)
-            if part.branch >= 0 and part.kind == SPAN:
+                row = self._add(part)
+            if part.branch >= 0 and part.kind in (SPAN, WAITING):
                 stack += reversed(self._parts_of(part, row))
         if self.balance.profiler_ns:
-            self._add(whole, OWN_COST, PROFILER, False, self.balance.profiler_ns, -1)
+            self._add(_Part(whole, OWN_COST, PROFILER, False, self.balance.profiler_ns, -1))
         return Sheet(tuple(self.rows))
 
-    def _add(self, parent: int, name: str, kind: str, inferred: bool, ns: int, branch: int) -> int:
+    def _add(self, part: _Part) -> int:
+        parent, branch = part.parent, part.branch
         depth = self.rows[parent].depth + 1 if parent >= 0 else 0
         if parent >= 0 and self.rows[parent].leaf:
             self.rows[parent] = replace(self.rows[parent], leaf=False)
         calls = self.tree[branch].calls if branch >= 0 else 0
         busy = self.own_totals[branch] + self.other_totals[branch] if branch >= 0 else 0
-        self.rows.append(Row(parent, depth, name, kind, inferred, ns, calls, busy, branch))
+        row = Row(parent, depth, part.name, part.kind, part.inferred, part.ns, calls, busy, branch, waited=part.waited)
+        self.rows.append(row)
         return len(self.rows) - 1
 
     def _parts_of(self, part: _Part, row: int) -> list[_Part]:
         """What goes below the row of a branch: its children, its waits, and what it holds itself."""
-        branch, inferred = part.branch, part.inferred
-        values, totals = (self.others, self.other_totals) if inferred else (self.own, self.own_totals)
+        branch, waited = part.branch, part.waited
+        values, totals = (self.others, self.other_totals) if waited else (self.own, self.own_totals)
         children = [c for c in self.children[branch] if totals[c]]
-        *amounts, itself = split_exactly(part.ns, [*(totals[c] for c in children), values[branch]])
+        *amounts, itself = split_exactly(part.ns, [*(totals[c] for c in children), values[branch] - part.shared_ns])
         waits = {c: ns for c, ns in zip(children, amounts, strict=True) if self.tree[c].kind == m.WAIT}
-        spans = [self._span(row, c, ns, inferred) for c, ns in zip(children, amounts, strict=True) if c not in waits]
-        if not inferred:
-            spans += self._handed_over(branch, row, waits)
+        spans = [self._span(row, c, ns, waited) for c, ns in zip(children, amounts, strict=True) if c not in waits]
+        shared: dict[int, int] = {}
+        if not waited:
+            handed, shared = self._hand_over(branch, row, waits)
+            spans += handed
         parts = sorted((p for p in spans if p.ns), key=lambda p: -p.ns)
+        rest = {c: ns - shared.get(c, 0) for c, ns in waits.items()}
         parts += [
-            _Part(row, self.tree[c].name, WAITING, inferred, ns, c)
-            for c, ns in sorted(waits.items(), key=lambda w: -w[1])
+            _Part(row, self.tree[c].name, WAITING, waited, ns, c, waited, shared.get(c, 0))
+            for c, ns in sorted(rest.items(), key=lambda w: -w[1])
             if ns
         ]
-        name, kind = self._rest(branch)
-        if itself and (parts or kind == UNATTRIBUTED):
-            parts.append(_Part(row, name, kind, inferred, itself, -1))
+        name, kind, guessed = self._rest(branch)
+        if itself and (parts or kind == UNATTRIBUTED or guessed):
+            parts.append(_Part(row, name, kind, waited or guessed, itself, -1, waited))
         return parts
 
-    def _handed_over(self, branch: int, row: int, waits: dict[int, int]) -> list[_Part]:
-        """The work other threads did for this branch, out of the time it waited; `waits` is lowered by that."""
+    def _hand_over(self, branch: int, row: int, waits: dict[int, int]) -> tuple[list[_Part], dict[int, int]]:
+        """The work other threads did for this branch, out of the time it waited; and what each wait gives up for it."""
         work = [c for c in self.children[branch] if self.tree[c].kind == m.HANDOFF and self.other_totals[c]]
         eligible = [c for c in waits if self.tree[c].name != _OWN_WAIT]
-        claim = min(sum(waits[c] for c in eligible), sum(self.other_totals[c] for c in work))
-        for c, taken in zip(eligible, split_exactly(claim, [waits[c] for c in eligible]), strict=True):
-            waits[c] -= taken
+        own = [min(waits[c], self.own[c]) for c in eligible]  # a pause of the garbage collector in it is no waiting
+        claim = min(sum(own), sum(self.other_totals[c] for c in work))
+        shared = dict(zip(eligible, split_exactly(claim, own), strict=True))
         amounts = split_exactly(claim, [self.other_totals[c] for c in work])
-        return [self._span(row, c, ns, True) for c, ns in zip(work, amounts, strict=True)]
+        return [self._span(row, c, ns, True) for c, ns in zip(work, amounts, strict=True)], shared
 
-    def _span(self, row: int, branch: int, ns: int, inferred: bool) -> _Part:
+    def _span(self, row: int, branch: int, ns: int, waited: bool) -> _Part:
         name = HANDED if self.tree[branch].kind == m.HANDOFF else self.tree[branch].name or "(no name)"
-        return _Part(row, name, SPAN, inferred or self.tree[branch].kind == m.INFERRED, ns, branch)
+        return _Part(row, name, SPAN, waited or self.tree[branch].kind == m.INFERRED, ns, branch, waited)
 
-    def _rest(self, branch: int) -> tuple[str, str]:
-        """What a branch's own time is called below its parts, and which kind it is."""
-        kind = self.tree[branch].kind
+    def _rest(self, branch: int) -> tuple[str, str, bool]:
+        """What a branch's own time is called below its parts, which kind it is, and whether it is inferred."""
+        kind, account = self.tree[branch].kind, self.accounts[branch]
         if kind in (m.ROOT, m.HANDOFF):
-            return NO_SPAN, UNATTRIBUTED
-        return (OUTSIDE, UNATTRIBUTED) if branch in self.containers else (ITSELF, SPAN)
+            return NO_SPAN, UNATTRIBUTED, False
+        if account == UNATTRIBUTED:
+            return OUTSIDE, UNATTRIBUTED, False
+        if account == INFERRED:
+            return ITSELF if kind == m.INFERRED else OUTSIDE, SPAN, True
+        return ITSELF, WAITING if account == WAITING else SPAN, False

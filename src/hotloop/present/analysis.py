@@ -13,7 +13,7 @@ from unicodedata import combining, east_asian_width
 
 from ..analyse.advice import CRITICAL, GPU_MEMORY, MEMORY, SLOW
 from ..analyse.bottlenecks import NOT_AT_WORK, Advice, Analysis, Bottleneck
-from ..model.sheet import UNATTRIBUTED
+from ..model.ledger import UNATTRIBUTED
 from ..record.summary import escape, join, losses_text, own_cost_text
 
 TOP = 10

@@ -10,7 +10,8 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from ..model.sheet import KINDS, PROFILER, SPAN, UNATTRIBUTED, WAITING
+from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING
+from ..model.sheet import KINDS, SPAN
 
 INFERRED = "inferred"  # in the loop's bars, where work that was measured and work that was not stand side by side
 FAINT = "bright_black"

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from ..analyse.report import Report
 from ..model.finding import CRITICAL, NOTE, WARNING, Finding
+from ..model.ledger import WAITING
 from ..model.session import Source
-from ..model.sheet import SPAN, WAITING
+from ..model.sheet import SPAN
 from ..record.summary import escape, shorten
 from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts
 from .phases import BETWEEN, Part, Spot, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, waiting_share
@@ -141,8 +142,9 @@ def _phases(report: Report, parts: Sequence[Part], width: int) -> RenderableType
     for i, (kind, word) in enumerate(((SPAN, "measured"), (INFERRED, "≈ inferred"), (WAITING, "waiting"))):
         key.append("   " if i else "").append(f"{FILL[kind]} ", style=STYLE[kind]).append(word)
     note = (
-        f"{share_text(report.phases.direct_coverage)} of the loop was measured directly. ≈ lies between two measured calls, "
-        "or in a call outside its measured parts; its phase follows from the calls around it and the lines seen there."
+        f"{share_text(report.numbers.measured_share)} of the loop was measured directly, "
+        f"{share_text(report.numbers.inferred_share)} is inferred (≈): it lies between two measured calls, or in a call "
+        "outside its measured parts; its phase follows from the calls around it and the lines seen there."
     )
     return Group(table, key, *fold_text(note, width, "  ", "  ", FAINT), "")
 

@@ -16,10 +16,9 @@ from ..analyse.phases import FOR_OTHERS
 from ..analyse.report import Report
 from ..model import phase as ph
 from ..model import shard as m
-from ..model.ledger import find_containers
+from ..model.ledger import PROFILER, UNATTRIBUTED, find_containers
 from ..model.phase import phase_name
 from ..model.session import Source
-from ..model.sheet import PROFILER, UNATTRIBUTED
 from .units import round_parts
 
 BETWEEN = "between calls"  # what no hooked call measured
@@ -119,8 +118,8 @@ def _parts_by_phase(report: Report) -> dict[int, dict[str, tuple[int, int]]]:
         branch = tree[at]
         if (shard, track) != (main.shard, main.track) or not ns or branch.phase == ph.STARTUP or at in containers:
             continue
-        own_row = branch.name == m.GC_PAUSE or branch.name in FOR_OTHERS  # shared out over the phases
-        if branch.kind not in (*_CALLING, m.WAIT) or (own_row and not branch.phase):
+        own_row = branch.kind == m.GARBAGE or branch.name in FOR_OTHERS  # shared out over the phases
+        if branch.kind not in (*_CALLING, m.WAIT, m.GARBAGE) or (own_row and not branch.phase):
             continue
         code = branch.phase or (ph.WAIT if branch.kind == m.WAIT else ph.NONE)
         part = tree[outermost[at] if branch.phase else at]

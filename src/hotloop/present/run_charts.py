@@ -12,7 +12,8 @@ import numpy as np
 
 from ..analyse.iterations import Floats, Iterations
 from ..analyse.report import Report
-from ..model.sheet import PROFILER, SPAN, UNATTRIBUTED, WAITING, Sheet, fold_small
+from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING
+from ..model.sheet import SPAN, Sheet, fold_small
 from .charts import (
     BLUE,
     FAINT,
@@ -140,7 +141,7 @@ def chart_icicle(axes: Axes, sheet: Sheet | None) -> None:
             left[i] = used[row.parent]
             used[row.parent] += width
         used[i] = left[i]
-        kind = row.kind if row.leaf else SPAN
+        kind = row.account if row.leaf else SPAN
         axes.barh(
             row.depth, width, left=left[i], height=0.94, color=KIND_COLOUR[kind], hatch=KIND_HATCH[kind],
             alpha=1.0 if row.leaf else 0.45, edgecolor="white", linewidth=0.8,

@@ -16,19 +16,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..analyse.bottlenecks import Analysis
 from ..analyse.iterations import Iterations
 from ..analyse.report import Report
 from ..model.finding import Finding
-from ..model.ledger import Operation
+from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING, Operation
 from ..model.session import Source
-from ..model.sheet import KINDS, PROFILER, SPAN, UNATTRIBUTED, WAITING, Sheet, fold_small, round_shares
+from ..model.sheet import KINDS, SPAN, Sheet, fold_small, round_shares
 from ..record.summary import escape, losses_text, own_cost_text
 from .devices import device_sections
 from .drawing import FAINT, FILL, STYLE, WORD, draw_bar, fold_text, join_facts
 from .opening import opening
 from .units import count_text, duration_text, interval_text, rate_text, round_parts, share_text, spark_text
-from .words import end_text, hook_notes, inferred_text, work_facts
+from .words import end_text, hook_notes, inferred_text, learners_text, work_facts
 
 OPERATIONS_SHOWN, LANES_SHOWN = 20, 24
 
@@ -36,14 +35,13 @@ OPERATIONS_SHOWN, LANES_SHOWN = 20, 24
 def report_text(
     report: Report,
     history: Iterations | None,
-    analysis: Analysis,
     width: int = 100,
     findings: Sequence[Finding] | None = None,
     sources: Mapping[str, Source] | None = None,
 ) -> str:
     """The whole report as plain text. `findings` is None where nobody looked for any."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-    show_report(console, report, history, analysis, findings, sources)
+    show_report(console, report, history, findings, sources)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
@@ -52,7 +50,6 @@ def show_report(
     console: Console,
     report: Report,
     history: Iterations | None,
-    analysis: Analysis,
     findings: Sequence[Finding] | None = None,
     sources: Mapping[str, Source] | None = None,
 ) -> None:
@@ -61,9 +58,9 @@ def show_report(
         _header(report, width),
         *opening(report, findings, sources, width),
         _balance(report, width),
-        _operations(report, analysis, width),
+        _operations(report, width),
         _lanes(report, width),
-        _iterations(history, width),
+        _iterations(report, history, width),
         *device_sections(report, width),
         _quality(report),
     ):
@@ -84,7 +81,7 @@ def _header(report: Report, width: int) -> RenderableType:
     facts = [
         f"wall {duration_text(report.wall_ns)}",
         f"loop {duration_text(report.loop_ns)}",
-        f"coverage {share_text(report.coverage)}",
+        f"coverage {share_text(report.numbers.coverage)}",
     ]
     if report.sps is not None:
         facts.append(f"{rate_text(report.sps)} env steps/s")
@@ -94,6 +91,8 @@ def _header(report: Report, width: int) -> RenderableType:
         facts += [f"{count_text(n)} {escape(name)}" for name, n in report.counters.items() if name != "env_steps"]
     facts.append(f"{len(report.processes)} process{'es' * (len(report.processes) != 1)} ({processes})")
     rows = [title, Text(join_facts(facts, width))]
+    if report.learners > 1:
+        rows += fold_text(learners_text(report), width, "", "")
     if report.phases.known and report.counters:
         rows.append(Text(join_facts(work_facts(report.counters), width)))
     return Group(*rows, *fold_text(end_text(report.meta), width, "", "", "red"), "")
@@ -176,7 +175,7 @@ def _mixes(sheet: Sheet) -> list[dict[str, int]]:
     for i in range(len(sheet.rows) - 1, -1, -1):
         row = sheet.rows[i]
         if row.leaf:
-            mixes[i][row.kind] += row.ns
+            mixes[i][row.account] += row.ns
         if row.parent >= 0:
             for kind in KINDS:
                 mixes[row.parent][kind] += mixes[i][kind]
@@ -196,21 +195,16 @@ def _table(width: int, *heads: tuple[str, str]) -> Table:
     return table
 
 
-def _operations(report: Report, analysis: Analysis, width: int) -> RenderableType | None:
+def _operations(report: Report, width: int) -> RenderableType | None:
     shown = report.user_operations
     if not shown:
         return Padding(Text('No span was recorded: wrap a part of the loop in `with hotloop.profile("name")`.'), (0, 0, 1, 0))
-    ranked = {b.name: b for b in (*analysis.bottlenecks, *analysis.rare)}
-    rows = []
-    for o in shown[:OPERATIONS_SHOWN]:
-        rank = ranked.get(o.name)
-        more = {"score": f"{rank.score:.1f}" if rank else "", "level": ", ".join(rank.levels) if rank else ""}
-        rows.append((escape(o.name), _cells(o, report.wall_ns) | more))
+    rows = [(escape(o.name), _cells(o, report.wall_ns)) for o in shown[:OPERATIONS_SHOWN]]
     room = min(max(len(name) for name, _ in rows), max(18, width // 3))
     heads = _choose_columns([cells for _, cells in rows], width - room - 2)
-    table = _table(width, ("OPERATIONS", "left"), *((head, "left" if head == "level" else "right") for head in heads))
+    table = _table(width, ("OPERATIONS", "left"), *((head, "right") for head in heads))
     for name, cells in rows:
-        table.add_row(name, *(Text(cells[head], style="red" if "CRITICAL" in cells[head] else "") for head in heads))
+        table.add_row(name, *(cells[head] for head in heads))
     rest = shown[OPERATIONS_SHOWN:]
     left = [
         f"  … {len(rest)} more with {duration_text(sum(o.self_ns for o in rest))} of their own; all are in --json and --html"
@@ -220,8 +214,8 @@ def _operations(report: Report, analysis: Analysis, width: int) -> RenderableTyp
     return Group(table, *(left if rest else []), *notes, "")
 
 
-_COLUMNS = ("calls", "total", "self", "avg", "p95", "max", "wall", "conc", "mem peak", "gpu peak", "score", "level")
-_LEAST_WANTED = ("gpu peak", "score", "mem peak", "max", "conc", "self", "p95", "level", "avg")  # left out in this order
+_COLUMNS = ("calls", "total", "self", "avg", "p95", "max", "wall", "conc", "mem peak", "gpu peak")
+_LEAST_WANTED = ("gpu peak", "mem peak", "max", "conc", "self", "p95", "avg")  # left out in this order
 
 
 def _choose_columns(rows: list[dict[str, str]], room: int) -> list[str]:
@@ -281,7 +275,7 @@ def _lanes(report: Report, width: int) -> RenderableType | None:
 # ---- iterations ----
 
 
-def _iterations(history: Iterations | None, width: int) -> RenderableType | None:
+def _iterations(report: Report, history: Iterations | None, width: int) -> RenderableType | None:
     if history is None:
         return None
     p, series = history.percentiles, history.series
@@ -298,7 +292,9 @@ def _iterations(history: Iterations | None, width: int) -> RenderableType | None
     lines.append(Text(f"  time per iteration  {spark_text(series.seconds, wide)}"))
     if "env_steps" in series.rates:
         sps = series.rates["env_steps"]
-        lines.append(Text(f"  env steps/s         {spark_text(sps, wide)}  {rate_text(sps.min())}–{rate_text(sps.max())}"))
+        ends = f"{rate_text(sps.min())}–{rate_text(sps.max())}"
+        latest = f", {rate_text(report.sps_latest)} in the latest ones" if report.sps_latest is not None else ""
+        lines.append(Text(f"  env steps/s         {spark_text(sps, wide)}  {ends}{latest}"))
     if history.trends:
         for t in history.trends[:5]:
             why = f"calls ×{t.calls_growth:.2f}, time per call ×{t.cost_growth:.2f}"
@@ -329,7 +325,7 @@ def _quality(report: Report) -> RenderableType:
     if any(o.peak_readings or o.end_readings for o in report.operations):
         parts.append(f"memory: {q.memory_method}")
     if not q.native:
-        parts.append("recorded by the Python twin")
+        parts.append("recorded by the Python recorder")
     lines: list[RenderableType] = [Text("QUALITY", style="bold"), *(Text("  " + part) for part in parts)]
     if q.died:
         lines.append(

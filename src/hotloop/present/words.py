@@ -10,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..analyse.report import Report
-from ..model import shard as m
-from ..model.sheet import Sheet
 from ..record.summary import escape
 from .units import count_text, share_text
 
 _FAILED = "failed"
 _ODD_STATES = (_FAILED, "note")
 _MOST_NOTES = 20
-_WORK = ("env_steps", "updates", "samples", "episodes")
+_WORK = ("env_steps", "autoresets", "updates", "samples", "episodes", "resets")
+_WORDS = {"autoresets": "more that only reset"}
 
 
 def end_text(meta: Mapping[str, Any]) -> str:
@@ -50,7 +49,7 @@ def work_facts(counters: Mapping[str, int]) -> list[str]:
     ['200 env steps', '100 updates', '6,400 samples', 'replay ratio 32.0 (samples/env steps)']
     """
     order = [*(name for name in _WORK if name in counters), *(name for name in counters if name not in _WORK)]
-    facts = [f"{count_text(counters[name])} {escape(name).replace('_', ' ')}" for name in order]
+    facts = [f"{count_text(counters[name])} {_WORDS.get(name) or escape(name).replace('_', ' ')}" for name in order]
     ratio = replay_ratio(counters)
     if ratio is not None:
         facts.append(f"replay ratio {ratio:{'.1f' if ratio >= 1 else '.2g'}} (samples/env steps)")
@@ -63,41 +62,29 @@ def replay_ratio(counters: Mapping[str, int]) -> float | None:
     return samples / steps if steps > 0 and samples > 0 else None
 
 
+def learners_text(report: Report) -> str:
+    """What the headline means where several processes learn."""
+    return f"{report.learners} processes learn: the rate is that of all together, the loop that of the slowest"
+
+
 def inferred_text(report: Report) -> str:
-    """Which part of the balance sheet was not measured, and how it was found; nothing where all of it was."""
-    sheet = report.sheet
+    """Which part of the time was not measured, and how it was found; nothing where all of it was."""
+    sheet, numbers = report.sheet, report.numbers
     if sheet is None or not sheet.wall_ns:
         return ""
-    handed, between = split_inferred(report, sheet)
     parts = []
+    handed = sum(row.ns for row in sheet.rows if row.leaf and row.waited)
     if handed:
         parts.append(
-            f"≈ {share_text(handed / sheet.wall_ns)} is inferred: the track waited for work it had handed over, and that "
-            "time is shared out by the thread-time the work took"
+            f"≈ {share_text(handed / sheet.wall_ns)} was waiting for work that was handed over; it is shared out by the time "
+            "that work took"
         )
-    if between:
+    if numbers.inferred_ns:
         parts.append(
-            f"≈ {share_text(between / sheet.wall_ns)} {'lies' if handed else 'is inferred: it lies'} between two measured "
-            "calls, and is named after the phase of the calls around it"
+            f"≈ {share_text(numbers.inferred_share)} of the {'loop' if numbers.known else 'time'} is inferred: it lies between "
+            "two measured calls, or in a call outside its measured parts, and is named after the phase of the calls around it"
         )
-    return "; ".join([*parts, "all else was measured directly"]) if parts else ""
-
-
-def split_inferred(report: Report, sheet: Sheet) -> tuple[int, int]:
-    """Nanoseconds of inferred leaves: of work that was handed over, and between two calls."""
-    between_below: list[bool] = []  # by row: is the outermost inferred row above it a stretch between calls
-    handed = between = 0
-    for row in sheet.rows:
-        if row.inferred and row.parent >= 0 and sheet.rows[row.parent].inferred:
-            between_below.append(between_below[row.parent])
-        else:
-            between_below.append(row.branch >= 0 and report.ledger.tree[row.branch].kind == m.INFERRED)
-        if row.leaf and row.inferred:
-            if between_below[-1]:
-                between += row.ns
-            else:
-                handed += row.ns
-    return handed, between
+    return "; ".join(parts)
 
 
 def hook_notes(hooks: Sequence[Mapping[str, str]]) -> list[str]:

@@ -12,20 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import shard as m
-from ..model.ledger import Ledger, Operation
+from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING, Ledger, Operation
 from ..model.listing import share_out_own_times
-from ..model.sheet import (
-    HANDED,
-    PROFILER,
-    SPAN,
-    UNATTRIBUTED,
-    WAITING,
-    Row,
-    Sheet,
-    make_sheet,
-    round_shares,
-    sheet_of_iterations,
-)
+from ..model.sheet import HANDED, SPAN, Row, Sheet, make_sheet, round_shares, sheet_of_iterations
 from .summary import escape, shorten
 
 MB = 1 << 20

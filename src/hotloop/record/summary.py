@@ -13,6 +13,7 @@ from typing import Any
 from ..model import shard as m
 from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
 from ..model.listing import Books, Own, share_out_own_times
+from ..model.numbers import measure_loop, rate_of, take_numbers
 from ..model.sheet import Sheet, make_sheet
 
 MB = 1 << 20
@@ -27,10 +28,12 @@ class Summary:
         self.operations = [o for o in self.ledger.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
         main = self.ledger.balances[0] if self.ledger.balances else None
         self.wall_ns = main.lifetime_ns if main else 0
-        self.coverage = main.coverage if main else 0.0
+        self.numbers = take_numbers(self.ledger)
+        self.loop_ns = measure_loop(shard, self.numbers)
         self.profiler_ns = sum(b.profiler_ns for b in self.ledger.balances)
         self.busy_tracks_ns = sum(b.lifetime_ns for b in self.ledger.balances)
-        self.sps = windowed_rate(shard.iterations, "env_steps")
+        self.sps = rate_of(shard.counters.get("env_steps", 0), self.loop_ns)
+        self.sps_latest = windowed_rate(shard.iterations, "env_steps")
 
     def as_dict(self) -> dict[str, Any]:
         """Seed 000's `summary`, with more."""
@@ -40,8 +43,9 @@ class Summary:
                 self.ledger, make_sheet(self.ledger, self.ledger.balances[0]) if self.ledger.balances else None, self.operations
             ),
             "wall_time": self.wall_ns / 1e9,
-            "coverage": self.coverage,
+            "coverage": self.numbers.coverage,
             "sps": self.sps,
+            "sps_latest": self.sps_latest,
             "counters": self.shard.counters,
             "iterations": self.shard.iterations_closed,
             "quality": self.quality(),
@@ -74,11 +78,13 @@ class Summary:
         return "\n".join(["PROFILING SUMMARY", *rows, join(self._footer(), width), join(self._quality(), width)])
 
     def _footer(self) -> list[str]:
-        parts = [f"wall {self.wall_ns / 1e9:.3f} s", f"coverage {self.coverage:.1%}"]
+        parts = [f"wall {self.wall_ns / 1e9:.3f} s", f"coverage {self.numbers.coverage:.1%}"]
         if self.shard.iterations_closed:
             parts.append(f"iterations {self.shard.iterations_closed:,}")
         if self.sps is not None:
-            parts.append(f"SPS {self.sps:,.1f} (latest iterations)")
+            parts.append(f"SPS {self.sps:,.1f}")
+        if self.sps_latest is not None:
+            parts.append(f"latest SPS {self.sps_latest:,.1f}")
         return parts
 
     def _quality(self) -> list[str]:
@@ -155,6 +161,9 @@ def books_data(ledger: Ledger, sheet: Sheet | None, operations: Sequence[Operati
         "waiting_time": books.waiting_s,
         "unattributed_time": books.unattributed_s,
         "profiler_time": books.profiler_s,
+        "inferred_time": books.inferred_s,
+        "garbage_time": books.garbage_s,
+        "startup_time": books.startup_s,
     }
 
 

@@ -1,6 +1,6 @@
 """The live line: how far the run is, read from the shards while they are written.
 
-What lives here: reading a few numbers of the main process, and drawing them on the terminal's last row, which is taken out of
+What lives here: reading a few numbers of the job, and drawing them on the terminal's last row, which is taken out of
 the scrolling region for that time so that the script's own output is not disturbed.
 """
 
@@ -9,50 +9,80 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..analyse.phases import find_phases
 from ..errors import UnreadableError
 from ..model import shard as m
-from ..model.ledger import Ledger, fold, windowed_rate
+from ..model.job import count_work, order_processes
+from ..model.ledger import Ledger, fold
+from ..model.numbers import measure_loop, rate_of, take_numbers
 from ..model.phase import phase_name
 from ..record.summary import escape
 from ..store import schema
 from ..store.shard import decode
 
 _MOST_BYTES = 64 << 20
+_LATEST_NS = 5_000_000_000
 _LEAST_SHARE = 0.005  # of the loop; less reads 0 %
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     iterations: int
-    sps: float | None
+    sps: float | None  # env steps of the job a second, over its whole loop
     shares: tuple[tuple[str, float], ...]  # the phases of the loop; without any, the largest labels of the main track
     starting: bool = False  # hooked, and the loop has not begun
+    latest: float | None = None  # env steps a second in the last seconds
 
 
-def read_progress(session: Path, pid: int) -> Progress | None:
-    """What the main process has recorded so far; None before its first span."""
-    try:
-        (path, *_) = (session / schema.SHARD_DIR).glob(f"{pid}-*{schema.SHARD_SUFFIX}")
-        with open(path, "rb") as file:
-            shard = decode(file.read(_MOST_BYTES))
-    except (OSError, ValueError, UnreadableError):
-        return None
-    ledger = fold([shard])
-    if not ledger.balances or not ledger.balances[0].lifetime_ns:
-        return None
-    if not shard.first_work_ns and any(label.phase for label in shard.labels):
-        return Progress(shard.iterations_closed, None, (), starting=True)
-    shares = _phase_shares(ledger) or _label_shares(ledger)
-    return Progress(shard.iterations_closed, windowed_rate(shard.iterations, "env_steps"), shares)
+class ProgressReader:
+    """What the processes of a session have recorded so far."""
+
+    def __init__(self, session: Path, root_pid: int) -> None:
+        self._folder, self._root_pid = session / schema.SHARD_DIR, root_pid
+        self._steps: deque[tuple[int, int]] = deque()  # (loop time, env steps) of the last seconds
+
+    def read(self) -> Progress | None:
+        """None before the first span."""
+        shards = self._decode()
+        if not shards:
+            return None
+        shards = [shards[i] for i in order_processes(shards, self._root_pid)]
+        learner = shards[0]
+        ledger = fold([learner])
+        if not ledger.balances or not ledger.balances[0].lifetime_ns:
+            return None
+        if not learner.first_work_ns and any(label.phase for label in learner.labels):
+            return Progress(learner.iterations_closed, None, (), starting=True)
+        loop_ns = measure_loop(learner, take_numbers(ledger))
+        steps = count_work(shards).get("env_steps", 0)
+        shares = _phase_shares(ledger) or _label_shares(ledger)
+        return Progress(learner.iterations_closed, rate_of(steps, loop_ns), shares, latest=self._latest(learner.end_ns, steps))
+
+    def _decode(self) -> list[m.Shard]:
+        shards = []
+        for path in sorted(self._folder.glob(f"*{schema.SHARD_SUFFIX}")):
+            try:
+                with open(path, "rb") as file:
+                    shards.append(decode(file.read(_MOST_BYTES)))
+            except (OSError, ValueError, UnreadableError):
+                continue
+        return shards
+
+    def _latest(self, at_ns: int, steps: int) -> float | None:
+        self._steps.append((at_ns, steps))
+        while len(self._steps) > 2 and at_ns - self._steps[1][0] >= _LATEST_NS:
+            self._steps.popleft()
+        before_ns, before = self._steps[0]
+        return rate_of(steps - before, at_ns - before_ns)
 
 
 def _phase_shares(ledger: Ledger) -> tuple[tuple[str, float], ...]:
     """The phases of the loop so far; the stacks are left to the report, dividing by them takes too long for a line."""
-    phases = find_phases(ledger, (), {}, 0, ledger.balances[0].track)
+    phases = find_phases(ledger, (), {})
     if not phases.known or phases.loop_ns <= 0:
         return ()
     shares = [(phase_name(p.code) or "other", p.total_ns / phases.loop_ns) for p in phases.phases]
@@ -105,8 +135,8 @@ class StatusLine:
 
 def status_text(elapsed_s: float, progress: Progress | None) -> str:
     """
-    >>> status_text(75, Progress(12, 1234.5, (("collect", 0.6), ("learn", 0.38))))
-    'HotLoop 1:15 | iteration 12 | 1,234 steps/s | collect 60 %  learn 38 %'
+    >>> status_text(75, Progress(12, 1234.5, (("collect", 0.6), ("learn", 0.38)), latest=1300.2))
+    'HotLoop 1:15 | iteration 12 | 1,234 steps/s, now 1,300 | collect 60 %  learn 38 %'
     """
     parts = [f"HotLoop {int(elapsed_s) // 60}:{int(elapsed_s) % 60:02}"]
     if progress is None:
@@ -116,7 +146,8 @@ def status_text(elapsed_s: float, progress: Progress | None) -> str:
     if progress.iterations:
         parts.append(f"iteration {progress.iterations:,}")
     if progress.sps is not None:
-        parts.append(f"{progress.sps:,.0f} steps/s")
+        now = f", now {progress.latest:,.0f}" if progress.latest is not None else ""
+        parts.append(f"{progress.sps:,.0f} steps/s{now}")
     if progress.shares:
         parts.append("  ".join(f"{escape(name)} {share * 100:.0f} %" for name, share in progress.shares))
     return " | ".join(parts)

@@ -27,7 +27,7 @@ from ..record import host
 from ..record.recorder import new_session_directory
 from ..store import schema
 from ..store.writer import write_json
-from .progress import StatusLine, read_progress
+from .progress import ProgressReader, StatusLine
 from .system import Sampler
 
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
@@ -126,7 +126,7 @@ def _watch(child: subprocess.Popen[bytes], session: Path, plan: Plan) -> str:
     """Until the child has ended; answers why we ended it, if we did."""
     begin = time.monotonic()
     sampler = Sampler(child.pid, str(session))
-    line = StatusLine(enabled=not plan.quiet)
+    line, reader = StatusLine(enabled=not plan.quiet), ProgressReader(session, child.pid)
     next_look, stopped, steps = begin + 1.0, "", _escalation()
     next_step = 0.0
     try:
@@ -139,7 +139,7 @@ def _watch(child: subprocess.Popen[bytes], session: Path, plan: Plan) -> str:
             now = time.monotonic()
             sampler.tick(now)
             if now >= next_look and (line.enabled or plan.max_iterations):
-                progress = read_progress(session, child.pid)
+                progress = reader.read()
                 took = time.monotonic() - now
                 next_look = now + max(1.0, 100 * took)  # reading may take 1 % of a core
                 line.show(now - begin, progress)

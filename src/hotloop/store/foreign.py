@@ -138,7 +138,10 @@ def _wall_of(summary: dict[str, Any], problems: list[str]) -> float | None:
 
 def _books_of(summary: dict[str, Any]) -> Books | None:
     parts = [_or_none(summary, key, MAX_SECONDS) for key in ("waiting_time", "unattributed_time", "profiler_time")]
-    return None if None in parts else Books(*(part or 0.0 for part in parts))
+    later = [
+        _or_none(summary, key, MAX_SECONDS) for key in ("inferred_time", "garbage_time", "startup_time")
+    ]  # not in old ones
+    return None if None in parts else Books(*(part or 0.0 for part in (*parts, *later)))
 
 
 def _losses_of(quality: dict[str, Any]) -> dict[str, int] | None:

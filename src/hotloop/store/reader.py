@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import UnreadableError
 from ..model.device import Operators
+from ..model.job import order_processes
 from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData, Source
 from ..model.shard import Shard
 from . import schema as s
@@ -68,8 +69,7 @@ class Session(SessionData):
         if not shards:
             why = f" ({problems[0]})" if problems else ""
             raise UnreadableError(f"{directory} holds no recording{why}; was a span recorded in it?")
-        main = meta.get("pid")
-        order = sorted(range(len(shards)), key=lambda i: (shards[i].pid != main, shards[i].start_ns, shards[i].id))
+        order = order_processes(shards, meta.get("pid"))
         shards, tables = [shards[i] for i in order], [tables[i] for i in order]
         processes = tuple(Process(i, shard.pid, shard.name, _state(shard)) for i, shard in enumerate(shards))
         for shard, process in zip(shards, processes, strict=True):

@@ -242,10 +242,11 @@ def _labels(
         if union > window.most_ns or (since and not window.holds(since)):
             bad += 1
             union, since = min(totals[i], window.end_ns - window.start_ns), opened.get(i, 0)
+        name = d.name(raw[s.L_OFFSET], raw[s.L_BYTES])
         labels.append(
             m.Label(
-                name=d.name(raw[s.L_OFFSET], raw[s.L_BYTES]),
-                kind=raw[s.L_KIND] if raw[s.L_KIND] <= m.INFERRED else m.USER,
+                name=name,
+                kind=_kind(raw[s.L_KIND], name),
                 union_ns=union,
                 union_start_ns=min(since, window.end_ns),
                 site=d.name(raw[s.L_SITE], raw[s.L_SITE_BYTES]) if raw[s.L_SITE] else "",
@@ -260,6 +261,13 @@ def _labels(
     if bad:
         d.problems.append(f"{bad} labels hold an impossible union; their total time stands for it")
     return _cut_names(d, labels, paths)
+
+
+def _kind(written: int, name: str) -> int:
+    """The kind of a label. A collection of garbage is written as a wait, but the thread is at work in it."""
+    if written == m.WAIT and name == m.GC_PAUSE:
+        return m.GARBAGE
+    return written if written <= m.INFERRED else m.USER
 
 
 def _cut_names(d: Blocks, labels: list[m.Label], paths: list[m.Path]) -> tuple[m.Label, ...]:

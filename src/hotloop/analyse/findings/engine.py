@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from types import ModuleType
@@ -48,8 +49,8 @@ def find_findings(
 ) -> tuple[Finding, ...]:
     """What slows this run down, largest gain first."""
     check_causes((*select, *ignore))
-    if not report.phases.known:
-        return ()
+    if not report.phases.known or not (report.counters.get("env_steps") or report.counters.get("updates")):
+        return ()  # the loop had not begun: what was seen is importing and setting up
     evidence = Evidence(session, report)
     claimed: set[int] = set()
     candidates = []
@@ -81,10 +82,11 @@ def _claim(candidate: Candidate | None, e: Evidence, claimed: set[int]) -> Candi
 def _finding(c: Candidate, e: Evidence) -> Finding:
     share = c.share if c.share is not None else e.share(c.slices)
     gain = c.gain or predict(share, c.removes, c.extra)
+    file = shown_file(c.where.file, e.session)
     return Finding(
-        cause=c.cause.id, title=c.title, span=c.span, file=shown_file(c.where.file, e.session), line=c.where.line,
+        cause=c.cause.id, title=c.title, span=c.span, file=file, line=c.where.line,
         function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=c.evidence,
-        action=c.action or c.cause.action, verify=_verify(e.session),
+        action=c.action or c.cause.action, verify=verify_command(e.session, file),
     )  # fmt: skip
 
 
@@ -101,8 +103,17 @@ def shown_file(file: str, session: SessionData) -> str:
     return file
 
 
-def _verify(session: SessionData) -> str:
+def verify_command(session: SessionData, file: str) -> str:
+    """How to prove the fix: keep a copy of what there was, make the change, run both in turns.
+
+    Where the change belongs into the script itself, a copy of the script is enough; elsewhere the whole folder is copied."""
     command = session.meta.get("command")
     words = [w for w in command[1:] if isinstance(w, str)] if isinstance(command, list) else []
-    script = " ".join(words) or "train.py"
-    return f'hotloop ab "{script}" "{script}"  # the second with the fix'
+    if not words or words[0] == "-c":
+        return ""
+    after = shlex.quote(f"python {shlex.join(words)}")
+    if file != words[0] or not file.endswith(".py"):
+        return f"cp -r . ../before; make the change; hotloop ab {after} {after} --a-in ../before"
+    copy = f"{file.removesuffix('.py')}_before.py"
+    before = shlex.quote(f"python {shlex.join([copy, *words[1:]])}")
+    return f"cp {shlex.quote(file)} {shlex.quote(copy)}; make the change; hotloop ab {before} {after}"

@@ -97,8 +97,11 @@ def _session(report: Report) -> dict[str, Any]:
         "start_ms": start_ms if 0 < start_ms < 8_640_000_000_000_000 else None,  # what a Date takes
         "wall_ns": report.wall_ns,
         "loop_ns": report.loop_ns,
-        "coverage": report.coverage,
+        "coverage": report.numbers.coverage,
         "sps": _number(report.sps),
+        "sps_latest": _number(report.sps_latest),
+        "learners": report.learners,
+        "loop_known": report.phases.known,
         "iterations": report.iterations_closed,
         "counters": [[show(name, 60), value] for name, value in list(report.counters.items())[:20]],
         "replay_ratio": _number(replay_ratio(report.counters)),
@@ -180,7 +183,7 @@ def _timeline(timeline: Timeline, report: Report, names: Names) -> dict[str, Any
 
 def _operations(report: Report, names: Names, limit: int) -> dict[str, Any]:
     """Columns; what few rows have is listed beside them by row."""
-    every = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW, m.WAIT) and (o.calls or o.open)]
+    every = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW, m.WAIT, m.GARBAGE) and (o.calls or o.open)]
     rows, rest = every[:limit], every[limit:]
     files = Names()
     sites = [report.sites.get(o.name, "").rpartition(":") for o in rows]

@@ -52,7 +52,7 @@ def phases_data(report: Report) -> dict[str, Any] | None:
     return {
         "loop_ns": report.phases.loop_ns,
         "startup_ns": report.phases.startup_ns,
-        "direct": round(report.phases.direct_coverage * 1000),
+        "direct": round(report.numbers.measured_share * 1000),
         "rows": [_row(row) for row in list_parts(report)],
     }
 

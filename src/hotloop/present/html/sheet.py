@@ -42,7 +42,7 @@ def sheet_data(sheet: Sheet | None, names: Names, limit: int) -> dict[str, Any] 
         "groups": groups,
         "parent": [row.parent for row in grouped.rows],
         "name": [names(row.name) for row in grouped.rows],
-        "kind": [KINDS.index(row.kind) for row in grouped.rows],
+        "kind": [KINDS.index(row.account if row.leaf else row.kind) for row in grouped.rows],
         "inferred": [int(row.inferred) for row in grouped.rows],
         "ns": [row.ns for row in grouped.rows],
         "share": round_shares(grouped, STEPS),

@@ -10,9 +10,12 @@ function showSummary() {
   byId("machine").hidden = !s.command && !s.host.length;
   byId("machine-list").append(...[s.command, ...s.host].filter(Boolean).map((line) => make("li", line)));
   const cards = [["Wall time", formatTime(s.wall_ns), "main track"], ["Training loop", formatTime(s.loop_ns), ""]];
-  if (s.sps !== null) cards.push(["Steps per second", formatRate(s.sps), "latest iterations"]);
+  if (s.sps !== null) {
+    const latest = s.sps_latest === null ? "" : `; latest iterations ${formatRate(s.sps_latest)}`;
+    cards.push(["Steps per second", formatRate(s.sps), `over the whole loop${latest}`]);
+  }
   if (s.iterations) cards.push(["Iterations", formatCount(s.iterations), ""]);
-  cards.push(["Coverage", `${(s.coverage * 100).toFixed(1)} %`, "of wall has an owner"]);
+  cards.push(["Coverage", `${(s.coverage * 100).toFixed(1)} %`, s.loop_known ? "of the loop has an owner" : "of the time has an owner"]);
   cards.push(["Processes", formatCount(s.processes), plural(s.tracks, "track")]);
   for (const [name, value] of s.counters) cards.push([name.replaceAll("_", " "), formatCount(value), "counted"]);
   if (s.replay_ratio !== null) cards.push(["Replay ratio", s.replay_ratio.toPrecision(3), "samples per env step"]);

@@ -1,0 +1,75 @@
+"""The job: one training, however many processes it is made of. Every rate, comparison and verdict is of the job.
+
+What lives here: which processes learn, and what the job has done.
+    learner    a process that takes optimizer steps; without any, the process the session was started in
+    env steps  each counted once, at the level the learner sees: a vector environment whose sub-environments live in workers is
+               stepped by the learner, and what the workers count are the same steps
+Who may touch it: anyone; pure, standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import shard as m
+
+ENV_WORK = ("env_steps", "episodes", "autoresets")  # counted where the learner steps, or else in the workers
+FACT = "~"  # begins the name of a counter that is no work: what hooks saw now and then
+_STEP = "collect/env_step"
+_OWN_WAIT = "(waiting: sleep)"  # for no other process
+_AGREE = 0.02  # two counts of the same steps differ by resets and by what was on its way when the run ended
+
+
+def find_learners(shards: Sequence[m.Shard], root: int = 0) -> list[int]:
+    """The processes that learn, the one with the longest loop first; at least one."""
+    learners = [i for i, shard in enumerate(shards) if shard.counters.get("updates", 0) > 0]
+    return sorted(learners, key=lambda i: (-_clock_ns(shards[i]), i != root, i)) or [root]
+
+
+def order_processes(shards: Sequence[m.Shard], root_pid: object) -> list[int]:
+    """The learner first, then the process the session was started in, then the others as they began."""
+    order = sorted(range(len(shards)), key=lambda i: (shards[i].pid != root_pid, shards[i].start_ns, shards[i].id))
+    learners = find_learners(shards, order[0]) if order else []
+    return [*learners, *(i for i in order if i not in learners)]
+
+
+def _clock_ns(shard: m.Shard) -> int:
+    return max(0, shard.last_work_ns - shard.first_work_ns)
+
+
+def count_work(shards: Sequence[m.Shard]) -> dict[str, int]:
+    """The counters of the job, in the order they were first counted; facts included."""
+    learners = find_learners(shards)
+    own = [shards[i] for i in learners]
+    workers = [shard for i, shard in enumerate(shards) if i not in learners]
+    counted = {name: sum(shard.counters.get(name, 0) for shard in shards) for shard in shards for name in shard.counters}
+    if any(shard.counters.get("env_steps", 0) for shard in own) and steps_for(own, workers):
+        counted |= {name: sum(shard.counters.get(name, 0) for shard in own) for name in ENV_WORK if name in counted}
+        resets = sum(shard.counters.get("resets", 0) for shard in workers)
+        counted["resets"] = resets or counted.get("resets", 0)  # where the sub-environments are
+    return {name: n for name, n in counted.items() if n > 0}
+
+
+def steps_for(learners: Sequence[m.Shard], workers: Sequence[m.Shard]) -> bool:
+    """Do the workers step environments for the learners, so that both count the same steps? They do where a learner waits for
+    other processes in its env steps, or where both counts agree."""
+    seen, done = (sum(shard.counters.get("env_steps", 0) for shard in some) for some in (learners, workers))
+    if not done:
+        return False
+    return any(map(_waits_in_steps, learners)) or abs(done - seen) <= _AGREE * seen
+
+
+def _waits_in_steps(shard: m.Shard) -> bool:
+    """Is there a wait in at least every other env step?"""
+    below: list[bool] = []  # by path: in an env step
+    for i, path in enumerate(shard.paths):
+        name = shard.labels[path.label].name
+        below.append(name == _STEP or bool(i and path.parent < i and below[path.parent]))
+    steps = waits = 0
+    for node in shard.nodes:
+        label = shard.label_of(node.path)
+        if label.name == _STEP:
+            steps += node.count
+        elif label.kind == m.WAIT and label.name != _OWN_WAIT and below[node.path]:
+            waits += node.count
+    return steps > 0 and 2 * waits >= steps
