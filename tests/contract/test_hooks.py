@@ -316,7 +316,7 @@ def test_a_collection_of_garbage_is_a_pause_of_the_span_it_falls_into(looping):
     looping.rig.exit("work")
     assert looping.times() == {"work": 1, "work > (gc pause)": 20}
     label = next(x for x in looping.rig.read().labels if x.name == m.GC_PAUSE)
-    assert label.kind == m.WAIT
+    assert label.kind == m.GARBAGE
 
 
 def test_the_collector_calls_it_with_whatever_it_likes(looping):

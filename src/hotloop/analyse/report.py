@@ -13,9 +13,9 @@ from typing import Any
 
 from ..model import shard as m
 from ..model.device import Operators, Transfer
-from ..model.job import FACT, count_work, find_learners
-from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
-from ..model.numbers import Numbers, measure_loop, rate_of
+from ..model.job import FACT, count_work, find_learners, fold_job, head_ns, job_loop_ns
+from ..model.ledger import Ledger, Operation, memory_method, windowed_rate
+from ..model.numbers import Numbers, rate_of
 from ..model.session import DIED, Process, SessionData
 from ..model.sheet import Sheet, make_sheet
 from .devices import Devices, summarise_devices, summarise_reads
@@ -56,6 +56,7 @@ class Report:
     sps: float | None  # env steps of the job a second, over the whole loop
     sps_latest: float | None  # over the latest iterations of the learner, where it steps the environments itself
     learners: int  # processes that learn
+    first_work_ns: int  # when the loop began, by the clock all processes share
     counters: dict[str, int]
     facts: dict[str, int]  # what the hooks saw now and then: batch sizes, autograd, number types
     operations: tuple[Operation, ...]
@@ -92,7 +93,7 @@ class Report:
 
 def make_report(session: SessionData) -> Report:
     """Everything a view needs, from one session."""
-    ledger = fold(session.shards)
+    ledger = fold_job(session.shards)
     operations = exact_across_processes(session, ledger.operations)
     main = session.shards[0]
     balance = next((b for b in ledger.balances if b.shard == 0), None)
@@ -104,7 +105,7 @@ def make_report(session: SessionData) -> Report:
     looks = read_looks(session.shards, ledger)
     blocks = {file: source.blocks for file, source in session.sources.items()}
     phases = find_phases(ledger, looks, blocks)
-    loop_ns = measure_loop(main, phases.numbers)
+    loop_ns = job_loop_ns(session.shards, phases.numbers)
     return Report(
         name=session.name,
         path=str(session.path),
@@ -114,6 +115,7 @@ def make_report(session: SessionData) -> Report:
         sps=rate_of(work.get("env_steps", 0), loop_ns),
         sps_latest=windowed_rate(main.iterations, "env_steps"),
         learners=len(find_learners(session.shards)),
+        first_work_ns=main.first_work_ns - head_ns(session.shards),
         counters={name: n for name, n in work.items() if not name.startswith(FACT)},
         facts={name[1:]: n for name, n in work.items() if name.startswith(FACT)},
         operations=operations,

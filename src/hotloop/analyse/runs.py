@@ -180,7 +180,7 @@ def check_loop(report: Report) -> str:
         return ""  # only hooks see the loop's two ends
     ways = {
         "its spans": report.loop_ns,
-        "the clock": learner.last_work_ns - learner.first_work_ns,
+        "the clock": learner.last_work_ns - report.first_work_ns,
         "the time of its process": _process_ns(report) - report.numbers.startup_ns,
     }
     order = sorted(ways, key=lambda way: ways[way])

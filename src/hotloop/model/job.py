@@ -1,21 +1,27 @@
 """The job: one training, however many processes it is made of. Every rate, comparison and verdict is of the job.
 
-What lives here: which processes learn, and what the job has done.
+What lives here: which processes learn, what the job has done, and in which time.
     learner    a process that takes optimizer steps; without any, the process the session was started in
     env steps  each counted once, at the level the learner sees: a vector environment whose sub-environments live in workers is
                stepped by the learner, and what the workers count are the same steps
+    loop       the learner's, see model/numbers.py; it begins with the workers where these step for it before it learns
 Who may touch it: anyone; pure, standard library only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import shard as m
+from .ledger import Branch, Ledger, fold
+from .numbers import Numbers, measure_loop, take_numbers
+from .phase import COLLECT, STARTUP
 
 ENV_WORK = ("env_steps", "episodes", "autoresets")  # counted where the learner steps, or else in the workers
 FACT = "~"  # begins the name of a counter that is no work: what hooks saw now and then
 _STEP = "collect/env_step"
+_BEFORE = "collect/other"
 _OWN_WAIT = "(waiting: sleep)"  # for no other process
 _AGREE = 0.02  # two counts of the same steps differ by resets and by what was on its way when the run ended
 
@@ -35,6 +41,54 @@ def order_processes(shards: Sequence[m.Shard], root_pid: object) -> list[int]:
 
 def _clock_ns(shard: m.Shard) -> int:
     return max(0, shard.last_work_ns - shard.first_work_ns)
+
+
+def fold_job(shards: Sequence[m.Shard]) -> Ledger:
+    """The books of a session, the learner first. While workers take the first env steps, a learner that has none of its own
+    waits for them: that is no start-up any more, but collecting."""
+    ledger = fold(shards)
+    numbers = take_numbers(ledger)
+    earlier_ns = min(head_ns(shards), numbers.startup_ns)
+    return _begin_earlier(ledger, earlier_ns) if numbers.known and earlier_ns else ledger
+
+
+def head_ns(shards: Sequence[m.Shard]) -> int:
+    """How long before the learner's first update the workers took their first env step."""
+    learner = shards[0]
+    first = [s.first_work_ns for s in shards[1:] if s.counters.get("env_steps", 0) and s.first_work_ns > learner.start_ns]
+    if learner.counters.get("env_steps", 0) or not first or not learner.first_work_ns:
+        return 0
+    return max(0, learner.first_work_ns - min(first))
+
+
+def _begin_earlier(ledger: Ledger, ns: int) -> Ledger:
+    """The same with that much of the start-up as collecting, between calls."""
+    track = next(b.track for b in ledger.balances if b.shard == 0)
+    tree, parts = list(ledger.tree), []
+    for shard, own_track, at, own in ledger.self_by_track:
+        moved = min(ns, own) if (shard, own_track) == (0, track) and tree[at].phase == STARTUP else 0
+        if moved:
+            ns -= moved
+            tree[at] = replace(tree[at], self_ns=tree[at].self_ns - moved)
+            parts.append((0, track, len(ledger.tree), moved))
+        parts.append((shard, own_track, at, own - moved))
+    moved = sum(own for _, _, at, own in parts if at == len(ledger.tree))
+    tree.append(Branch(0, _BEFORE, m.INFERRED, 0, moved, phase=COLLECT))
+    balances = tuple(
+        replace(b, inferred_ns=b.inferred_ns + moved) if (b.shard, b.track) == (0, track) else b for b in ledger.balances
+    )
+    return replace(ledger, balances=balances, tree=tuple(tree), self_by_track=tuple(parts))
+
+
+def job_loop_ns(shards: Sequence[m.Shard], numbers: Numbers) -> int:
+    """How long the loop of the job took."""
+    learner = shards[0]
+    if numbers.known or learner.last_work_ns:
+        return measure_loop(learner, numbers)
+    working = [shard for shard in shards if shard.last_work_ns]  # none of it in the process that was started
+    if not working:
+        return numbers.lifetime_ns
+    return max(s.last_work_ns for s in working) - min(s.first_work_ns for s in working)
 
 
 def count_work(shards: Sequence[m.Shard]) -> dict[str, int]:

@@ -16,9 +16,9 @@ from pathlib import Path
 from ..analyse.phases import find_phases
 from ..errors import UnreadableError
 from ..model import shard as m
-from ..model.job import count_work, order_processes
+from ..model.job import count_work, job_loop_ns, order_processes
 from ..model.ledger import Ledger, fold
-from ..model.numbers import measure_loop, rate_of, take_numbers
+from ..model.numbers import rate_of, take_numbers
 from ..model.phase import phase_name
 from ..record.summary import escape
 from ..store import schema
@@ -57,7 +57,7 @@ class ProgressReader:
             return None
         if not learner.first_work_ns and any(label.phase for label in learner.labels):
             return Progress(learner.iterations_closed, None, (), starting=True)
-        loop_ns = measure_loop(learner, take_numbers(ledger))
+        loop_ns = job_loop_ns(shards, take_numbers(ledger))
         steps = count_work(shards).get("env_steps", 0)
         shares = _phase_shares(ledger) or _label_shares(ledger)
         return Progress(learner.iterations_closed, rate_of(steps, loop_ns), shares, latest=self._latest(learner.end_ns, steps))
