@@ -218,8 +218,9 @@ def _sum_beside(listing: Listing, base_s: float) -> tuple[Category, ...]:
         rest = {NOT_AT_WORK: max(0.0, base_s - fsum(e.own.self_s for e in listing.entries if e.own))}
     else:
         b = listing.books
-        rest = {WAITING: b.waiting_s, INFERRED: b.inferred_s, UNATTRIBUTED: b.unattributed_s, PROFILER: b.profiler_s}
-        rest |= {name: time_s for name, time_s in ((GARBAGE, b.garbage_s), (STARTING, b.startup_s)) if time_s}
+        rest = {WAITING: b.waiting_s, UNATTRIBUTED: b.unattributed_s, PROFILER: b.profiler_s}
+        sometimes = ((INFERRED, b.inferred_s), (GARBAGE, b.garbage_s), (STARTING, b.startup_s))
+        rest |= {name: time_s for name, time_s in sometimes if time_s}
     return tuple(Category(name, time_s, _percent(time_s, base_s), 0) for name, time_s in rest.items())
 
 
