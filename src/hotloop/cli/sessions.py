@@ -74,27 +74,10 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
 
 def _describe(path: Path) -> dict[str, object]:
     from ..analyse.report import make_report
-    from ..model.session import DIED, ENDED, RUNNING
-    from ..record.blocks import find_largest
+    from ..present.listing import list_row
     from ..store.reader import Session
 
     try:
-        report = make_report(Session.load(path))
+        return list_row(str(path), make_report(Session.load(path)))
     except HotloopError as error:
         return {"session": str(path), "problem": str(error)}
-    states = {process.state for process in report.processes}
-    name = find_largest(report.ledger, report.sheet)
-    largest = next((o for o in report.operations if o.name == name), None)
-    return {
-        "session": str(path),
-        "name": report.name,
-        "start_unix_s": report.start_unix_ns / 1e9,
-        "state": RUNNING if RUNNING in states else DIED if report.processes[0].state == DIED else ENDED,
-        "processes": len(report.processes),
-        "wall_s": report.wall_ns / 1e9,
-        "iterations": report.iterations_closed,
-        "sps": report.sps,
-        "coverage": report.numbers.coverage,
-        "largest": largest.name if largest else None,
-        "largest_share": min(1.0, largest.union_ns / report.wall_ns) if largest and report.wall_ns else None,
-    }

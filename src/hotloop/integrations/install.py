@@ -19,7 +19,7 @@ from . import _patch as p
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
 
-INTEGRATIONS = ("torch", "gymnasium", "stable_baselines3", "torchrl", "logs", "workers", "classes")
+INTEGRATIONS = ("torch", "gymnasium", "stable_baselines3", "torchrl", "rllib", "logs", "workers", "classes")
 
 
 class Hooks:

@@ -11,8 +11,32 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from ..analyse.report import Report
+from ..model.session import DIED, ENDED, RUNNING
+from ..record.blocks import find_largest
 from ..record.summary import escape
 from .units import duration_text, rate_text, share_text
+
+
+def list_row(path: str, report: Report) -> dict[str, Any]:
+    """A session as one row; also what `--json` prints."""
+    states = {process.state for process in report.processes}
+    name = find_largest(report.ledger, report.sheet)
+    largest = next((o for o in report.operations if o.name == name), None)
+    return {
+        "session": path,
+        "name": report.name,
+        "start_unix_s": report.start_unix_ns / 1e9,
+        "state": RUNNING if RUNNING in states else DIED if report.processes[0].state == DIED else ENDED,
+        "processes": len(report.processes),
+        "wall_s": report.wall_ns / 1e9,
+        "loop_s": report.loop_ns / 1e9,
+        "iterations": report.iterations_closed,
+        "sps": report.sps,
+        "coverage": report.numbers.coverage,
+        "largest": largest.name if largest else None,
+        "largest_share": min(1.0, largest.union_ns / report.wall_ns) if largest and report.wall_ns else None,
+    }
 
 
 def list_table(rows: Sequence[dict[str, Any]]) -> Table:

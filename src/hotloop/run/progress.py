@@ -10,14 +10,15 @@ import os
 import shutil
 import sys
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..analyse.phases import find_phases
 from ..errors import UnreadableError
 from ..model import shard as m
-from ..model.job import count_work, job_loop_ns, order_processes
-from ..model.ledger import Ledger, fold
+from ..model.job import count_work, fold_job, job_loop_ns, order_processes
+from ..model.ledger import Ledger
 from ..model.numbers import rate_of, take_numbers
 from ..model.phase import phase_name
 from ..record.summary import escape
@@ -36,6 +37,7 @@ class Progress:
     shares: tuple[tuple[str, float], ...]  # the phases of the loop; without any, the largest labels of the main track
     starting: bool = False  # hooked, and the loop has not begun
     latest: float | None = None  # env steps a second in the last seconds
+    env_steps: int = 0
 
 
 class ProgressReader:
@@ -48,19 +50,11 @@ class ProgressReader:
     def read(self) -> Progress | None:
         """None before the first span."""
         shards = self._decode()
-        if not shards:
-            return None
         shards = [shards[i] for i in order_processes(shards, self._root_pid)]
-        learner = shards[0]
-        ledger = fold([learner])
-        if not ledger.balances or not ledger.balances[0].lifetime_ns:
-            return None
-        if not learner.first_work_ns and any(label.phase for label in learner.labels):
-            return Progress(learner.iterations_closed, None, (), starting=True)
-        loop_ns = job_loop_ns(shards, take_numbers(ledger))
-        steps = count_work(shards).get("env_steps", 0)
-        shares = _phase_shares(ledger) or _label_shares(ledger)
-        return Progress(learner.iterations_closed, rate_of(steps, loop_ns), shares, latest=self._latest(learner.end_ns, steps))
+        progress = take_progress(shards)
+        if progress is None or progress.starting:
+            return progress
+        return replace(progress, latest=self._latest(shards[0].end_ns, progress.env_steps))
 
     def _decode(self) -> list[m.Shard]:
         shards = []
@@ -80,6 +74,20 @@ class ProgressReader:
         return rate_of(steps - before, at_ns - before_ns)
 
 
+def take_progress(shards: Sequence[m.Shard]) -> Progress | None:
+    """How far the job is, the learner first; None before its first span."""
+    if not shards:
+        return None
+    learner, ledger = shards[0], fold_job(shards)
+    if not ledger.balances or not ledger.balances[0].lifetime_ns:
+        return None
+    if not learner.first_work_ns and any(label.phase for label in learner.labels):
+        return Progress(learner.iterations_closed, None, (), starting=True)
+    steps = count_work(shards).get("env_steps", 0)
+    rate = rate_of(steps, job_loop_ns(shards, take_numbers(ledger)))
+    return Progress(learner.iterations_closed, rate, _phase_shares(ledger) or _label_shares(ledger), env_steps=steps)
+
+
 def _phase_shares(ledger: Ledger) -> tuple[tuple[str, float], ...]:
     """The phases of the loop so far; the stacks are left to the report, dividing by them takes too long for a line."""
     phases = find_phases(ledger, (), {})
@@ -92,8 +100,8 @@ def _phase_shares(ledger: Ledger) -> tuple[tuple[str, float], ...]:
 def _label_shares(ledger: Ledger) -> tuple[tuple[str, float], ...]:
     """The own time of the largest labels, of the track's lifetime."""
     own: dict[str, int] = {}
-    for _, track, branch, ns in ledger.self_by_track:
-        if track == ledger.balances[0].track and ledger.tree[branch].kind in (m.USER, m.WAIT):
+    for shard, track, branch, ns in ledger.self_by_track:
+        if (shard, track) == (0, ledger.balances[0].track) and ledger.tree[branch].kind in (m.USER, m.WAIT):
             own[ledger.tree[branch].name] = own.get(ledger.tree[branch].name, 0) + ns
     largest = sorted(own.items(), key=lambda item: -item[1])[:3]
     return tuple((name, ns / ledger.balances[0].lifetime_ns) for name, ns in largest)

@@ -1,0 +1,30 @@
+"""RLlib: where an iteration ends. Its driver learns while its env runners, other processes, step the environments: an iteration
+cannot be told there by the env step that follows learning, but RLlib has a word for it.
+
+What lives here: that one hook point. Tried with ray 2.60, new API stack.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from . import _patch as p
+
+MODULES = ("ray.rllib.algorithms.algorithm",)
+
+
+def install(patches: p.Patches, module: Any) -> None:
+    patches.exchange(module.Algorithm, "step", lambda function: _closing(patches.recorder, function))
+
+
+def _closing(recorder: Any, function: Any) -> Any:
+    """What `Algorithm.train()` calls once an iteration, with the iteration closed after it."""
+
+    @functools.wraps(function)
+    def step(*args: Any, **keywords: Any) -> Any:
+        result = function(*args, **keywords)
+        recorder.step()
+        return result
+
+    return step
