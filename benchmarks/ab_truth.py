@@ -188,8 +188,8 @@ def run(command: Sequence[str]) -> str:
     """Standard output. In a group of its own, so that a time-out ends the workers too."""
     environment = clean_env() | {"OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}
     child = subprocess.Popen(
-        command, cwd=SCRIPTS, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
+        command, cwd=SCRIPTS, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
     )  # fmt: skip
     try:
         output, errors = child.communicate(timeout=LIMIT_S)
@@ -400,7 +400,7 @@ def add_scores(table: Table, rows: Sequence[dict[str, Any]]) -> None:
         faultless = sum(expected_share(row["bare"]["pairs"]) for row in whole)
         note = f"of {len(pairs)}; a faultless ab: about {faultless:.1f}"
         table.add(
-            "the interval of ab holds the bare speed-up", held, math.ceil(HELD_SHARE * len(pairs)), "", above=True, note=note
+            "the interval of ab holds the bare speed-up", held, math.floor(HELD_SHARE * len(pairs)), "", above=True, note=note
         )
     if whole:
         table.add("  further apart than both errors allow", sum(map(differs, whole)), None, "", note=f"of {len(whole)}")

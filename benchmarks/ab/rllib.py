@@ -5,9 +5,6 @@ python rllib.py --runners 2 --work python:1 --iterations 4
 
 import argparse
 import time
-import warnings
-
-warnings.simplefilter("ignore")
 
 import ray
 import torch
