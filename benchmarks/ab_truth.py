@@ -1,7 +1,7 @@
 """Is what `hotloop ab` says of a job true? 40 real comparisons beside the bare truth, and 40 of a program with itself.
 
     python benchmarks/ab_truth.py [--quick] [--only KIND …] [--part N/M] [--seconds BUDGET] [--results FILE] [--fresh] [--list]
-    python benchmarks/ab_truth.py --only rllib --python /path/to/one/that/has/ray    (its results are added to the others)
+    python benchmarks/ab_truth.py --only rllib --python /path/to/one/that/has/ray    (the first of several that has it is taken)
     (pip install -c constraints.txt torch stable-baselines3; kind rllib: ray[rllib]; about an hour on two cores)
 
 The scripts are in benchmarks/ab. They do the same work in both variants (env steps, updates) and print the time of their loop.
@@ -25,6 +25,7 @@ import math
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -296,20 +297,21 @@ def has_module(python: str, module: str) -> bool:
 
 def run_units(units: Sequence[Unit], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Rows of all units that are done, old and new. A budget ends it where the next unit would not fit."""
-    python, code = options.python, digest_of_hotloop(options.python)
+    code = digest_of_hotloop(options.python[0])
     kept = {} if options.fresh else read_kept(options.results, code)
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    can = {kind: has_module(python, module) for kind, module in NEEDS.items()}
+    pythons = {kind: next((p for p in options.python if has_module(p, module)), None) for kind, module in NEEDS.items()}
     began = time.monotonic()
     for number, unit in enumerate(units):
         kind = unit.case.kind
-        if unit.key in kept:
+        if unit.key in kept and "failed" not in kept[unit.key]:
             yield kept[unit.key]
             continue
         bare_pairs = options.bare_pairs or BARE_PAIRS.get(kind, 10)
         expected_s = RUN_S.get(kind, 3.5) * 2 * (PAIRS + (0 if unit.itself else bare_pairs * 0.6))
-        if not can[kind]:
-            print(f"  {unit.key}: left out, {python} has no {NEEDS[kind]}", file=sys.stderr, flush=True)
+        python = pythons[kind]
+        if python is None:
+            print(f"  {unit.key}: left out, there is no {NEEDS[kind]}", file=sys.stderr, flush=True)
             continue
         if options.seconds and time.monotonic() - began + expected_s > options.seconds:
             print(f"  {unit.key}: left out, it does not fit into the {options.seconds:g} s", file=sys.stderr, flush=True)
@@ -361,9 +363,9 @@ def contradicts(row: dict[str, Any]) -> bool:
     return (verdict == "faster" and bare["high"] < 1) or (verdict == "slower" and bare["low"] > 1)
 
 
-def off_by(row: dict[str, Any], truth: float | None) -> float:
+def off_by(row: dict[str, Any], truth: float) -> float:
     """As a factor, 1 or more."""
-    return 1.0 if truth is None else math.exp(abs(math.log(row["ab"]["mid"] / truth)))
+    return math.exp(abs(math.log(row["ab"]["mid"] / truth)))
 
 
 def expected_share(bare_pairs: int) -> float:
@@ -409,9 +411,10 @@ def add_scores(table: Table, rows: Sequence[dict[str, Any]]) -> None:
             f"  off the bare speed-up by more than {FAR} ×", sum(f > FAR for f in far), None, "", note=f"worst {max(far):.2f} ×"
         )
         table.add("  says faster where bare is slower, or the other way", sum(map(contradicts, whole)), 0, "")
-        own = sorted(off_by(row, row["ab"]["own"]) for row in whole)
-        note = f"worst {own[-1]:.3f} ×"
-        table.add("  ab against the loops its own runs printed, median", own[len(own) // 2], None, "×", note=note)
+        own = [off_by(row, row["ab"]["own"]) for row in whole if row["ab"]["own"] is not None]
+        if own:
+            note = f"worst {max(own):.3f} ×"
+            table.add("  off the loops its own runs printed, median", statistics.median(own), None, "×", note=note)
     if itself:
         alarms = sum(row["ab"]["verdict"] in ("faster", "slower") for row in itself if "failed" not in row)
         table.add(
@@ -433,7 +436,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), metavar="KIND")
     parser.add_argument("--part", type=parse_part, default=(1, 1), metavar="N/M", help="every M-th, from the N-th on")
     parser.add_argument("--seconds", type=float, default=0, metavar="BUDGET", help="begin nothing that does not fit")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter of the scripts; HotLoop is its own")
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="the first that has what a kind needs runs it")
     parser.add_argument("--bare-pairs", type=int, default=0, help="0: 10, where programs start slowly fewer")
     parser.add_argument("--results", type=Path, default=RESULTS, help=f"finished comparisons [{RESULTS}]")
     parser.add_argument("--fresh", action="store_true", help="measure again what is finished")
@@ -441,8 +444,9 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="say what would be run")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    if shutil.which(options.python) is None:
-        parser.error(f"there is no {options.python}")
+    for python in options.python:
+        if shutil.which(python) is None:
+            parser.error(f"there is no {python}")
     if 0 < options.bare_pairs < 2:
         parser.error("an interval needs at least two pairs")
     units = make_units(options)
