@@ -360,7 +360,7 @@ def differs(row: dict[str, Any]) -> bool:
 def contradicts(row: dict[str, Any]) -> bool:
     """A word for one side where the whole bare interval stands on the other."""
     bare, verdict = row["bare"], row["ab"]["verdict"]
-    return (verdict == "faster" and bare["high"] < 1) or (verdict == "slower" and bare["low"] > 1)
+    return bool((verdict == "faster" and bare["high"] < 1) or (verdict == "slower" and bare["low"] > 1))
 
 
 def off_by(row: dict[str, Any], truth: float) -> float:
