@@ -1,6 +1,6 @@
 """Every figure the documentation states, measured again by one command, with date and class of machine.
 
-    python -m benchmarks                    all of it, three hours; writes docs/figures.md
+    python -m benchmarks                    all of it, four hours; writes docs/figures.md
     python -m benchmarks --quick            smaller counts, an hour
     python -m benchmarks --only span_cost reader     these alone; the others keep what they said before
 
@@ -53,6 +53,8 @@ BENCHMARKS = (
     Benchmark("run_peers", "What do other profilers cost?", "run_overhead.py --pairs 3 --peers"),
     Benchmark("run_accuracy", "Are its phases right?", "run_accuracy.py"),
     Benchmark("run_children", "Does it see workers and stragglers?", "run_children.py"),
+    Benchmark("counts", "Are its counts right?", "counts.py"),
+    Benchmark("ab_truth", "Is what `hotloop ab` says of a job true?", "ab_truth.py --seconds 3400", "ab_truth.py --quick"),
     Benchmark("diagnosis", "Are the findings right?", "diagnosis.py", "diagnosis.py --repeats 1 --only render gae logging"),
     Benchmark("statistics", "Are verdicts and intervals right?", "statistics --real 100", "statistics --quick"),
     Benchmark("seeds", "The seeds, closed", "seeds --pairs 10", "seeds --runs 1 --pairs 5"),
