@@ -2,14 +2,16 @@
 
     python benchmarks/threads.py                     4 s for each kind, on a quiet machine and beside busy processes
     python benchmarks/threads.py --seconds 1         shorter
-    python benchmarks/threads.py --before SRC        also the cost beside another version: the `src` of its tree, with its extension
-                                                     built (git worktree add /tmp/before REV; python setup.py build_ext --inplace)
+    python benchmarks/threads.py --before SRC        the cost beside another version, too: the `src` of its tree, built
+    (git worktree add /tmp/before REV; cd /tmp/before; python setup.py build_ext --inplace)
 
-Threads whose state is known are planted one kind at a time, beside a main thread that sleeps: computing in Python, computing in
-C without the interpreter, blocked in C where no hook reaches, blocked in a lock, asleep, two that want the interpreter at once.
-What is counted is the share of their samples that are right. A thread that works and sleeps in turns is compared with the
-kernel's own account of it (time on a core and time ready for one): if asking for the state leaned to one of them it would show.
-The cost is the processor time of the sampler's thread for one look at nine threads. Linux and the native recorder only.
+Threads whose state is known are planted one kind at a time, beside a main thread that sleeps: computing in Python, computing
+in C without the interpreter, blocked in C where no hook reaches, blocked in a lock, asleep, two that want the interpreter at
+once. What is counted is the share of their samples that are right. A thread that works and sleeps in turns must be at work
+whenever it is seen at a line that computes: if asking for the state took so long that the thread moved on, or leaned to one
+side, it would show. Beside it stands the kernel's own account of that thread (time on a core and ready for one), for
+information: where cores are short the sampler itself comes late, with states or without, and sees more of what is idle. The
+cost is the processor time of the sampler's thread for one look at nine threads. Linux and the native recorder only.
 """
 
 from __future__ import annotations
@@ -43,7 +45,6 @@ except ImportError:
 
 CANNOT = 3
 LEAST_RIGHT = 98.0  # percent
-MOST_LEAN = 3.0  # points: the error of some 2,000 samples of a share of a half is 1.1
 SAMPLE_US = 2000
 AT_WORK = (m.RUNNING, m.WANTS_GIL)
 
@@ -90,10 +91,14 @@ def plant_pair(stop: threading.Event) -> None:
 def plant_turns(stop: threading.Event) -> None:
     """Works and sleeps, 7 ms each."""
     while not stop.is_set():
-        until = time.thread_time() + 0.007
-        while time.thread_time() < until:
-            pass
+        work_a_turn()
         time.sleep(0.007)
+
+
+def work_a_turn() -> None:
+    until = time.thread_time() + 0.007
+    while time.thread_time() < until:
+        pass
 
 
 KINDS: dict[Callable[[threading.Event], None], tuple[str, tuple[int, ...]]] = {
@@ -124,13 +129,20 @@ class Planted:
             thread.join()
             _zone.close()
         self.ready_share = (after - before) / 1e9 / (ended - began)
-        self.states: Counter[int] = Counter()
-        self.holds = 0
-        for sample in shard.samples.counts:
-            if self._is_in(shard, sample, plant.__name__):
-                self.states[sample.state] += sample.times
-                self.holds += sample.times * sample.holds_gil
+        self.looks, self.due = shard.samples.ticks, round((ended - began) * 1e6 / SAMPLE_US)
+        self.states, self.holds = self._read(shard, plant.__name__)
+        self.working, _ = self._read(shard, work_a_turn.__name__)
         self.total = max(1, self.states.total())
+
+    def _read(self, shard: m.Shard, function: str) -> tuple[Counter[int], int]:
+        """Samples with this function in their stacks by state, and how many had the interpreter."""
+        states: Counter[int] = Counter()
+        holds = 0
+        for sample in shard.samples.counts:
+            if self._is_in(shard, sample, function):
+                states[sample.state] += sample.times
+                holds += sample.times * sample.holds_gil
+        return states, holds
 
     @staticmethod
     def _account(thread: threading.Thread) -> int:
@@ -160,9 +172,12 @@ def add_states(table: Table, where: str, seconds: float) -> None:
             share, what = (held, "has") if plant is plant_python else (100 - held, "has not")
             table.add(f"{where}, the same: {what} the interpreter", share, LEAST_RIGHT, "%", above=True)
     seen = Planted(plant_turns, 2 * seconds)
-    lean = seen.percent(AT_WORK) - 100 * seen.ready_share
-    note = f"{seen.percent(AT_WORK):.1f} % seen, {100 * seen.ready_share:.1f} % by the kernel, {seen.total:,} samples"
-    table.add(f"{where}, in turns: seen at work less the truth", abs(lean), MOST_LEAN, "pts", note=note)
+    working = seen.working.total()
+    right = 100 * sum(seen.working[state] for state in AT_WORK) / max(1, working)
+    what = f"{where}, in turns, where it computes: running or wanting"
+    table.add(what, right, LEAST_RIGHT, "%", above=True, note=f"{working:,} samples")
+    note = f"{100 * seen.ready_share:.1f} % by the kernel's account; {seen.looks:,} looks of {seen.due:,} due"
+    table.add(f"{where}, in turns: share seen at work", seen.percent(AT_WORK), None, "%", note=note)
 
 
 # ---- the cost ----

@@ -1,10 +1,9 @@
 """The stack sampler in Python: which line every thread is at, some hundred times a second; see `record/native/sampler.h`.
 
 What lives here: a thread that looks at `sys._current_frames()`. It gets the interpreter only where others let go of it, so its
-samples lean towards calls that do; the native one does not. For the same reason no other thread runs Python while it looks, so
-whether a thread is at work is told by the processor time it used since the last time, on Linux. Who waits for the interpreter, or has
-it, is out of reach. Frames of this recorder are left out of the stacks, and so is the
-sampler itself.
+samples lean towards calls that do; the native one does not. For the same reason no other thread runs Python while it looks:
+whether one is at work is told by the processor time it used since the last look (Linux only), and who waits for the interpreter
+or has it is out of reach. Frames of this recorder are left out of the stacks, and so is the sampler itself.
 
 Invariant: it writes only into blocks that were made for it before it started, and it ends before the shard does.
 """
@@ -124,9 +123,7 @@ class Sampler:
                 used[ident] = cpu_ns - known[native_id]
         everyone = sum(used.values())
         return {
-            ident: RUNNING
-            if ns >= LEAST_USED * since_ns and ns >= LEAST_OF_LEFT * (since_ns - (everyone - ns))
-            else BLOCKED
+            ident: RUNNING if ns >= LEAST_USED * since_ns and ns >= LEAST_OF_LEFT * (since_ns - (everyone - ns)) else BLOCKED
             for ident, ns in used.items()
         }
 
