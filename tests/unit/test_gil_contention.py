@@ -70,6 +70,14 @@ def test_a_thread_that_waits_for_the_training_threads_interpreter_is_no_cause():
     assert look(main(98, m.RUNNING, True), main(2, m.WANTS_GIL), other(98, m.WANTS_GIL), other(2, m.RUNNING, True)) is None
 
 
+def test_moments_awake_without_the_interpreter_widen_the_gain_up_to_what_others_held():
+    few = look(main(50, m.RUNNING, True), main(30, m.WANTS_GIL), main(20, m.RUNNING), other(40, m.RUNNING, True))
+    assert few is not None and few.gain is not None
+    assert few.share == pytest.approx(0.3)
+    assert few.gain.mid == pytest.approx(1 / 0.65), "between 30 % and the 40 % that the other thread had it"
+    assert few.gain.low < few.gain.mid < few.gain.high
+
+
 def test_a_handful_of_samples_accuses_nobody():
     assert look(main(5, m.RUNNING, True), main(5, m.WANTS_GIL), other(5, m.RUNNING, True)) is None
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ....model import phase as ph
 from ....model import shard as m
+from ....model.finding import Gain
 from ...lines import AT_WORK, Look
 from ..evidence import Evidence, Where
 from ..rule import Candidate, Cause, percent, predict
@@ -63,7 +64,9 @@ def _measured(e: Evidence, main: Sequence[Look], others: Sequence[Look]) -> Cand
     if not holding:
         return None
     where = _most_seen(e, holding)
+    held = min(1.0, _count(holding) / total)
     lost = _count(x for x in main if x.state == m.WANTS_GIL) / total
+    most = max(lost, min(held, lost + _woken(main) / total))
     title = (
         f"the training thread waits for the interpreter {percent(lost)} of the time: another thread has it, in {where.function}"
     )
@@ -71,7 +74,7 @@ def _measured(e: Evidence, main: Sequence[Look], others: Sequence[Look]) -> Cand
     if lost < LEAST_LOST:
         blocked = _count(x for x in main if x.state == m.BLOCKED) / total
         training = [x for x in others if e.ledger.tree[x.branch].phase in _LOOP]
-        lost = blocked * _lost_among(e, training, total) if blocked > 0.5 else 0.0
+        lost = most = blocked * _lost_among(e, training, total) if blocked > 0.5 else 0.0
         title = f"the threads that train keep the interpreter from each other, most of all in {where.function}"
         wanting = _count(x for x in training if x.state == m.WANTS_GIL) / total
         said = f"the main thread waits for them, and {wanting:.1f} of them wait for the interpreter at any time"
@@ -84,9 +87,21 @@ def _measured(e: Evidence, main: Sequence[Look], others: Sequence[Look]) -> Cand
         "wait",
         (),
         share=lost,
-        gain=predict(lost, 1.0, 0.1),  # all of it goes with the other thread; waking up after each wait is not in it
-        evidence=(said, f"other threads had the interpreter in {percent(min(1.0, _count(holding) / total))}"),
+        gain=_gain(lost, most),
+        evidence=(said, f"other threads had the interpreter in {percent(held)}"),
     )
+
+
+def _woken(main: Sequence[Look]) -> int:
+    """Samples at which it was ready without the interpreter, where it is also seen waiting for it: after each 5 ms of waiting a
+    thread wakes up, and needs a core to find that it must wait on. Or it computes there in C; nothing tells the two apart."""
+    waits = {x.places for x in main if x.state == m.WANTS_GIL}
+    return _count(x for x in main if x.state == m.RUNNING and not x.holds_gil and x.places in waits)
+
+
+def _gain(lost: float, most: float) -> Gain:
+    """All that is lost goes with the other thread: at least what was seen, at most that with the moments it was woken."""
+    return Gain(predict(lost, 1.0).low, predict((lost + most) / 2, 1.0).mid, predict(most, 1.0, 0.1).high)
 
 
 def _lost_among(e: Evidence, looks: Sequence[Look], ticks: int) -> float:
