@@ -55,6 +55,9 @@ BENCHMARKS = (
     Benchmark("run_children", "Does it see workers and stragglers?", "run_children.py"),
     Benchmark("counts", "Are its counts right?", "counts.py"),
     Benchmark("ab_truth", "Is what `hotloop ab` says of a job true?", "ab_truth.py --seconds 3400", "ab_truth.py --quick"),
+    Benchmark(
+        "threads", "Does it see what a thread does, and at what cost?", "threads.py", "threads.py --seconds 1 --rounds 2"
+    ),
     Benchmark("diagnosis", "Are the findings right?", "diagnosis.py", "diagnosis.py --repeats 1 --only render gae logging"),
     Benchmark("statistics", "Are verdicts and intervals right?", "statistics --real 100", "statistics --quick"),
     Benchmark("seeds", "The seeds, closed", "seeds --pairs 10", "seeds --runs 1 --pairs 5"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -216,3 +219,193 @@ def test_a_forked_child_has_a_sampler_of_its_own(recorder, tmp_path):
     shards = {shard.pid: shard for shard in (decode(file.read_bytes()) for file in tmp_path.iterdir())}
     assert {shards[child].samples.interval_ns, shards[os.getpid()].samples.interval_ns} == {1_000_000, 2_000_000}
     assert any(path_names(shards[child], x.path) == ("in child",) for x in shards[child].samples.counts)
+
+
+# ---- what a thread does ----
+
+on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's clocks and states of threads")
+
+
+def block_here(out: int) -> None:
+    """Blocked in C, where no hook knows of it."""
+    ctypes.CDLL(None).read(out, ctypes.create_string_buffer(1), 1)
+
+
+def lock_here(lock: Any) -> None:
+    lock.acquire()
+
+
+@contextmanager
+def blocked_thread() -> Iterator[None]:
+    out, into = os.pipe()
+    thread = threading.Thread(target=block_here, args=(out,))
+    thread.start()
+    try:
+        yield
+    finally:
+        os.write(into, b"x")
+        thread.join()
+        os.close(out)
+        os.close(into)
+
+
+def is_seen(function: str, *states: int) -> Callable[[m.Shard, m.Sample], bool]:
+    return lambda shard, sample: sample.state in states and function in functions(shard, sample)
+
+
+@on_linux
+def test_a_thread_that_computes_is_seen_running(sampled):
+    with Spinning(sampled, None):
+        wait_for(sampled, is_seen("spin_here", m.RUNNING))
+
+
+@on_linux
+def test_a_thread_blocked_in_c_is_seen_blocked(sampled):
+    with blocked_thread():
+        _, sample = wait_for(sampled, is_seen("block_here", m.BLOCKED))
+    assert not sample.holds_gil
+
+
+@on_linux
+def test_a_thread_blocked_in_a_lock_is_seen_blocked(sampled):
+    lock = threading.Lock()
+    lock.acquire()
+    thread = threading.Thread(target=lock_here, args=(lock,))
+    thread.start()
+    try:
+        _, sample = wait_for(sampled, is_seen("lock_here", m.BLOCKED))
+    finally:
+        lock.release()
+        thread.join()
+    assert not sample.holds_gil
+
+
+@on_linux
+def test_two_threads_that_compute_run_or_want_the_interpreter(sampled, recorder):
+    with Spinning(sampled, None), Spinning(sampled, None):
+        wait_for(sampled, is_seen("spin_here", m.RUNNING))
+        if recorder.__name__.endswith("_zone"):  # the Python recorder has the interpreter itself when it looks
+            _, sample = wait_for(sampled, is_seen("spin_here", m.WANTS_GIL))
+            assert not sample.holds_gil
+            wait_for(sampled, lambda shard, sample: sample.holds_gil and "spin_here" in functions(shard, sample))
+
+
+@on_linux
+def test_one_stack_in_two_states_is_two_samples_and_both_count(sampled):
+    """Of a thread that sleeps and works in turns, at one line."""
+    stop = threading.Event()
+
+    def turn_here() -> None:
+        while not stop.is_set():
+            hashlib.sha256(block), time.sleep(0.05)
+
+    block = bytes(20_000_000)
+    thread = threading.Thread(target=turn_here)
+    thread.start()
+    name = turn_here.__qualname__
+    try:
+        wait_for(sampled, is_seen(name, m.RUNNING))
+        shard, blocked = wait_for(sampled, is_seen(name, m.BLOCKED))
+    finally:
+        stop.set()
+        thread.join()
+    seen = [x for x in shard.samples.counts if name in functions(shard, x)]
+    assert {m.RUNNING, m.BLOCKED} <= {x.state for x in seen}
+    assert 0 < blocked.times < sum(x.times for x in seen) <= shard.samples.ticks + 1
+
+
+# ---- descriptors ----
+
+
+def descriptors() -> dict[int, str]:
+    """Those of the kernel's states of threads, with the file each stands for."""
+    found = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            file = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:  # the one that lists them
+            continue
+        if file.endswith("/syscall"):
+            found[int(fd)] = file
+    return found
+
+
+@on_linux
+def test_no_descriptor_is_left_by_threads_that_end_nor_by_the_recording(recorder):
+    rig = Rig(recorder, clock=0, sample_us=1000).open()
+    try:
+        for _ in range(5):
+            with blocked_thread():
+                wait_for(rig, is_seen("block_here", m.BLOCKED))
+                during = descriptors()
+                assert len(during) <= len(tasks())
+        deadline = time.monotonic() + PATIENCE_S
+        while len(descriptors()) > threading.active_count():
+            assert time.monotonic() < deadline, "those of ended threads are left"
+            time.sleep(0.005)
+    finally:
+        rig.close()
+    assert descriptors() == {}
+
+
+@on_linux
+def test_a_forked_child_keeps_none_of_its_parents_descriptors(recorder, tmp_path):
+    rig = Rig(recorder, clock=0, directory=str(tmp_path), sample_us=1000, child_sample_us=1000).open()
+    try:
+        wait_for(rig, lambda shard, sample: sample.state != m.UNKNOWN)
+        child = os.fork()
+        if not child:
+            try:
+                with recorder.profile("in child"):
+                    wait_for(rig, lambda shard, sample: sample.state != m.UNKNOWN)
+                assert all(file.startswith(f"/proc/{os.getpid()}/") for file in descriptors().values())
+                recorder.close()
+                assert descriptors() == {}
+            finally:
+                leave(recorder)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        rig.close()
+
+
+@on_linux
+def test_a_descriptor_the_program_took_over_is_left_alone(recorder, tmp_path):
+    """As by a program that closes everything it does not know and opens files of its own."""
+    text = b"202 0x1 0x2\n" * 30
+    (tmp_path / "own").write_bytes(text)
+    rig = Rig(recorder, clock=0, sample_us=1000).open()
+    try:
+        with blocked_thread():
+            wait_for(rig, is_seen("block_here", m.BLOCKED))
+            taken = list(descriptors())
+            for fd in taken:
+                os.close(fd)
+                own = os.open(tmp_path / "own", os.O_RDONLY)
+                if own != fd:
+                    os.dup2(own, fd)
+                    os.close(own)
+            ticks = rig.read().samples.ticks
+            wait_for(rig, lambda shard, sample: shard.samples.ticks > ticks + 20)
+    finally:
+        rig.close()
+    assert [os.read(fd, 1000) for fd in taken] == [text] * len(taken)
+    for fd in taken:
+        os.close(fd)
+
+
+@on_linux
+def test_without_descriptors_the_processor_time_tells(recorder):
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    rig = Rig(recorder, clock=0, sample_us=2000)
+    with blocked_thread():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            rig.open()
+            with Spinning(rig, None):
+                wait_for(rig, is_seen("spin_here", m.RUNNING))
+                wait_for(rig, is_seen("block_here", m.BLOCKED))
+        finally:
+            rig.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

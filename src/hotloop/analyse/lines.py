@@ -31,6 +31,8 @@ class Look:
     places: tuple[m.Place, ...]  # outermost first
     count: int
     early: bool
+    state: int = m.UNKNOWN
+    holds_gil: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,11 @@ class Line:
     share: float  # of the looks at its thread while the loop ran
     shard: int
     track: int
+    at_work: int = 0  # of the samples, those at which the thread was not blocked; all of them where states are unknown
     inner: str = ""  # the function most often at work there, where it is another: name (file:line)
 
 
+AT_WORK = frozenset({m.RUNNING, m.WANTS_GIL})  # what wants the interpreter would run
 _PURE = 0.9  # of what a line was seen leading to: less, and it speaks for no phase (`main()`, a helper of two phases)
 _OURS = re.compile(r"[/\\]hotloop[/\\](record|integrations|store|run)[/\\]")
 _DEEP = re.compile(r"[/\\]hotloop[/\\]integrations[/\\]trace\.py$")  # what runs below it is the profiler's, torch's files too
@@ -67,11 +71,17 @@ def read_looks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Look, ...]:
             else:
                 chains.append(above if _OURS.search(here.file) else (*above, here))
         all_early = all(s.early for s in samples.counts)
-        for stack, path, track, count, early in samples.counts:
+        for stack, path, track, count, early, state, holds_gil in samples.counts:
             chain = chains[stack]
             if chain:
-                looks.append(Look(index, track, ledger.branch_of[index][path], chain, count, early and not all_early))
+                branch, early = ledger.branch_of[index][path], early and not all_early
+                looks.append(Look(index, track, branch, chain, count, early, state, holds_gil))
     return tuple(looks)
+
+
+def shards_with_states(looks: Iterable[Look]) -> set[int]:
+    """The processes whose sampler could tell what threads did."""
+    return {look.shard for look in looks if look.state != m.UNKNOWN}
 
 
 def script_lines(session: SessionData) -> dict[str, set[int]]:
@@ -98,6 +108,8 @@ def list_lines(looks: Sequence[Look], ledger: Ledger, blocks: Blocks) -> tuple[L
     totals: Counter[tuple[int, int]] = Counter()
     seen: Counter[tuple[int, int, m.Place, int]] = Counter()
     inner: dict[tuple[int, int, m.Place, int], Counter[m.Place]] = defaultdict(Counter)
+    at_work: Counter[tuple[int, int, m.Place, int]] = Counter()
+    known_states = shards_with_states(looks)
     for look in looks:
         if look.early:
             continue
@@ -105,6 +117,8 @@ def list_lines(looks: Sequence[Look], ledger: Ledger, blocks: Blocks) -> tuple[L
         key = look.shard, look.track, responsible(look.places), look.branch
         seen[key] += look.count
         inner[key][look.places[-1]] += look.count
+        if look.shard not in known_states or look.state in AT_WORK:
+            at_work[key] += look.count
     lines = []
     for (shard, track, place, branch), count in seen.most_common():
         top = ledger.tree[branch]
@@ -114,6 +128,7 @@ def list_lines(looks: Sequence[Look], ledger: Ledger, blocks: Blocks) -> tuple[L
             Line(
                 file=place.file, line=place.line, function=place.function, first_line=place.first_line, phase=phase,
                 span=top.name, samples=count, share=count / totals[shard, track], shard=shard, track=track,
+                at_work=at_work[shard, track, place, branch],
                 inner="" if most == place else f"{most.function} ({most.file}:{most.line})",
             )
         )  # fmt: skip

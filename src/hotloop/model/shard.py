@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW, INFERRED, GARBAGE = range(8)
 KIND_NAMES = ("user", "root", "wait", "profiler", "handoff", "overflow", "inferred", "garbage")
+# What a sampled thread did: on a core or ready for one; blocked; wanting the interpreter while another thread had it.
+UNKNOWN, RUNNING, BLOCKED, WANTS_GIL = range(4)
 PEAK_METHODS = {0: "not measured", 1: "kernel peak per span", 2: "end points only"}
 GC_PAUSE = "(gc pause)"  # the label of a collection of garbage: written as a wait, read as a kind of its own, for it is work
 HARMLESS_LOSSES = frozenset({"cut", "inherited", "deep"})  # worth counting, not worth a warning
@@ -129,11 +131,13 @@ class Sample(NamedTuple):
     track: int  # -1: a thread without spans
     times: int
     early: bool  # before the training loop began
+    state: int = UNKNOWN
+    holds_gil: bool = False  # the thread had the interpreter
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What the stack sampler saw: counts of (stack, path, track)."""
+    """What the stack sampler saw: counts of (stack, path, track, early, state, holds_gil)."""
 
     interval_ns: int = 0
     ticks: int = 0

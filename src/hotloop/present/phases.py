@@ -154,9 +154,10 @@ def list_spots(report: Report, sources: Mapping[str, Source] | None) -> list[Spo
 
 
 def list_other_spots(report: Report, sources: Mapping[str, Source] | None) -> list[Spot]:
-    """Those of all other threads and processes together, without what only waits for work; shares are of what is listed."""
+    """Those of all other threads and processes together, without what only waits for work; only samples at work count, and
+    shares are of what is listed."""
     waits = {b.name for b in report.ledger.tree if b.kind == m.WAIT}
-    others = [x for x in report.lines if not _is_main(report, x)]
+    others = [replace(x, samples=x.at_work) for x in report.lines if x.at_work and not _is_main(report, x)]
     return _merge(report, [x for x in others if x.phase or x.span not in waits], sources)
 
 

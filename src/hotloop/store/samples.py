@@ -35,11 +35,12 @@ def read_samples(d: Blocks, paths: int, tracks: int) -> m.Samples:
     counts = []
     for first, second in d.items(s.SAMPLES):
         stack, path, track, count = first & U32, first >> 32, second & U32, second >> 32
-        early, path = bool(path & s.SAMPLE_EARLY), path & (s.SAMPLE_EARLY - 1)
+        early, holds_gil = bool(path & s.SAMPLE_EARLY), bool(path & s.SAMPLE_HOLDS_GIL)
+        state, path = path >> s.SAMPLE_STATE_SHIFT & 3, path & s.SAMPLE_PATH_MASK
         if stack >= len(stacks) or path >= paths or (track >= tracks and track != U32):
             bad += 1
         elif count:
-            counts.append(m.Sample(stack, path, -1 if track == U32 else track, count, early))
+            counts.append(m.Sample(stack, path, -1 if track == U32 else track, count, early, state, holds_gil))
     if bad:
         d.problems.append(f"{bad} stack samples refer to what is not there and are left out")
     return m.Samples(

@@ -168,6 +168,9 @@ PLACE_WORDS = 6  # file's byte offset, length, function's byte offset, length, l
 STACK_WORDS = 1  # parent stack + 1, place << 32
 SAMPLE_WORDS = 2  # stack | path << 32, track | count << 32; track 2^32 - 1: a thread without spans
 SAMPLE_EARLY = 1 << 31  # of the path: before the training loop began
+SAMPLE_HOLDS_GIL = 1 << 30  # of the path: the thread had the interpreter
+SAMPLE_STATE_SHIFT = 28  # of the path, two bits: what the thread did (model/shard.py); 0 in older sessions: unknown
+SAMPLE_PATH_MASK = (1 << SAMPLE_STATE_SHIFT) - 1
 
 # Iterations: rows of variable length in one of two blocks.
 ROW_WORDS = 4  # first iteration | iterations merged << 32, start, end, entries | counters << 32

@@ -343,7 +343,7 @@ static PyObject *py_end_track(PyObject *module, PyObject *unused) {
 static PyObject *py_layout(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return Py_BuildValue(
-        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
         "H_VERSION", OFFSET(Header, version), "H_END_NS", OFFSET(Header, end_ns), "H_EPOCH", OFFSET(Header, epoch),
         "H_ITER_STATE", OFFSET(Header, iter_state), "H_RING_HEAD", OFFSET(Header, ring_head),
         "H_NATIVE", OFFSET(Header, native), "H_LIFTED", OFFSET(Header, lifted), "H_PAUSED_NS", OFFSET(Header, paused_ns), "H_LOSSES", OFFSET(Header, losses),
@@ -357,6 +357,8 @@ static PyObject *py_layout(PyObject *module, PyObject *unused) {
         "T_FRAMES", OFFSET(TrackRec, frames), "E_WHERE", OFFSET(EventRec, path), "LOSSES", (Py_ssize_t)LOSS_KINDS,
         "H_ENVS", OFFSET(Header, envs), "H_SAMPLE_NS", OFFSET(Header, sample_ns), "PLACE_WORDS", (Py_ssize_t)(sizeof(PlaceRec) / 8),
         "STACK_WORDS", (Py_ssize_t)(sizeof(StackRec) / 8), "SAMPLE_WORDS", (Py_ssize_t)(sizeof(SampleRec) / 8),
+        "SAMPLE_EARLY", (Py_ssize_t)SAMPLE_EARLY, "SAMPLE_HOLDS_GIL", (Py_ssize_t)SAMPLE_HOLDS_GIL,
+        "SAMPLE_STATE_SHIFT", (Py_ssize_t)SAMPLE_STATE_SHIFT,
         "NODE_WORDS", (Py_ssize_t)(sizeof(NodeRec) / 8), "TRACK_WORDS", (Py_ssize_t)(sizeof(TrackRec) / 8));
 }
 

@@ -13,6 +13,9 @@
 #define Py_BUILD_CORE 1
 #endif
 #include <internal/pycore_frame.h>
+#undef _PyGC_FINALIZED /* the next one defines it again */
+#include <internal/pycore_interp.h>
+#include <internal/pycore_runtime.h>
 #define HL_FRAMES 1
 #endif
 #endif
@@ -38,6 +41,33 @@ typedef _PyInterpreterFrame IFrame;
 #else
 #define current_thread _PyThreadState_UncheckedGet
 #endif
+
+/* The interpreter's lock. glibc keeps the words a thread waits on inside its conditions and mutexes, so whoever waits on an
+ * address in this range wants the interpreter. */
+static inline struct _gil_runtime_state *gil_of(PyInterpreterState *interpreter) {
+#if PY_VERSION_HEX >= 0x030c0000
+    return interpreter->ceval.gil;
+#else
+    (void)interpreter;
+    return &_PyRuntime.ceval.gil;
+#endif
+}
+
+static inline void gil_range(PyInterpreterState *interpreter, const char **first, const char **end) {
+    *first = (const char *)gil_of(interpreter);
+    *end = *first ? *first + sizeof(struct _gil_runtime_state) : NULL;
+}
+
+/* The thread that has the interpreter now, NULL if nobody has. */
+static inline const void *gil_holder(PyInterpreterState *interpreter) {
+    struct _gil_runtime_state *gil = gil_of(interpreter);
+#if PY_VERSION_HEX >= 0x030d0000
+    return gil && __atomic_load_n(&gil->locked, __ATOMIC_RELAXED) > 0 ? __atomic_load_n(&gil->last_holder, __ATOMIC_RELAXED) : NULL;
+#else
+    if (!gil || __atomic_load_n((int *)&gil->locked._value, __ATOMIC_RELAXED) <= 0) return NULL;
+    return (const void *)__atomic_load_n((uintptr_t *)&gil->last_holder._value, __ATOMIC_RELAXED);
+#endif
+}
 
 /* The instruction that is calling into C now: one address per place in the program. */
 static inline const void *calling_instruction(void) {

@@ -109,7 +109,11 @@ typedef struct { uint64_t file, file_bytes, function, function_bytes; uint32_t l
 typedef struct { uint32_t parent_plus_one, place; } StackRec;
 typedef struct { uint32_t stack, path, track, count; } SampleRec;
 
-#define SAMPLE_EARLY (1u << 31) /* of the path: before the loop began */
+/* Of a sample's path word: the path, what the thread did, and two flags. */
+#define SAMPLE_EARLY (1u << 31) /* before the loop began */
+#define SAMPLE_HOLDS_GIL (1u << 30) /* the thread had the interpreter */
+#define SAMPLE_STATE_SHIFT 28 /* two bits */
+enum { STATE_UNKNOWN, STATE_RUNNING, STATE_BLOCKED, STATE_WANTS_GIL };
 _Static_assert(sizeof(PlaceRec) == 48 && sizeof(StackRec) == 8 && sizeof(SampleRec) == 16, "samples");
 _Static_assert(sizeof(BlockHead) == 64, "block head");
 _Static_assert(sizeof(Header) == BLOCK_BYTES, "header block");

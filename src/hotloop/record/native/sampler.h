@@ -1,4 +1,4 @@
-/* The stack sampler: which line every Python thread is at, some hundred times a second.
+/* The stack sampler: which line every Python thread is at, and whether it runs (states.h), some hundred times a second.
  *
  * What lives here: a thread of our own that never takes the interpreter lock and never stops another thread. It copies what
  * it looks at with process_vm_readv on this very process, so a frame that vanishes under it gives an error, not a crash; a
@@ -15,6 +15,7 @@
 #include <time.h>
 #include "frames.h"
 #include "hot.h"
+#include "states.h"
 
 #if HL_FRAMES
 enum { DEEPEST = 120, MOST_NAME = 1024, MOST_TABLE = 1 << 20, CHUNK = 1 << 15, VERIFY_EVERY = 16, SLOWER_EVERY = 4096, SLOWEST = 8 };
@@ -180,16 +181,29 @@ static uint32_t place_of(const PyCodeObject *code, const char *instruction) {
 
 /* ---- one look at one thread ---- */
 
-/* Most frames of a thread lie in one piece of memory: copied at once, they cost one call instead of one each. */
-static void read_chunk(const PyThreadState *thread) {
+/* Where a thread's frames begin, and most of them: they lie in one piece of memory, and both are copied by one call. */
+static int read_top(const PyThreadState *thread, IFrame **at) {
     const char *base = (const char *)thread->datastack_chunk, *top = (const char *)thread->datastack_top;
-    sp.chunk_bytes = 0;
-    if (!base || top <= base) return;
-    size_t bytes = (size_t)(top - base);
+    size_t bytes = base && top > base ? (size_t)(top - base) : 0, first = 0;
     if (bytes > CHUNK) base = top - CHUNK, bytes = CHUNK;
-    if (peek(base, sp.chunk, bytes)) return;
+#if PY_VERSION_HEX >= 0x030d0000
+    struct iovec local[2] = {{sp.chunk, bytes}}, remote[2] = {{(void *)base, bytes}};
+    unsigned long pieces = bytes ? 1 : 0;
+    *at = thread->current_frame;
+#else
+    _PyCFrame cframe;
+    struct iovec local[2] = {{&cframe, sizeof cframe}, {sp.chunk, bytes}}, remote[2] = {{thread->cframe, sizeof cframe}, {(void *)base, bytes}};
+    unsigned long pieces = bytes ? 2 : 1;
+    first = sizeof cframe;
+#endif
+    ssize_t got = pieces ? process_vm_readv(sp.pid, local, pieces, remote, pieces, 0) : 0;
     sp.chunk_at = base;
-    sp.chunk_bytes = bytes;
+    sp.chunk_bytes = got == (ssize_t)(first + bytes) ? bytes : 0;
+#if PY_VERSION_HEX < 0x030d0000
+    if (got < (ssize_t)first) return -1;
+    *at = cframe.current_frame;
+#endif
+    return 0;
 }
 
 static int read_frame(const IFrame *at, IFrame *into) {
@@ -205,14 +219,7 @@ static int read_frame(const IFrame *at, IFrame *into) {
 static uint32_t read_stack(const PyThreadState *thread, const void **codes, const char **instructions) {
     IFrame frame, *at;
     uint32_t depth = 0;
-#if PY_VERSION_HEX >= 0x030d0000
-    at = thread->current_frame;
-#else
-    _PyCFrame cframe;
-    if (peek(thread->cframe, &cframe, sizeof cframe)) return 0;
-    at = cframe.current_frame;
-#endif
-    read_chunk(thread);
+    if (read_top(thread, &at)) return 0;
     for (uint32_t steps = 0; at && depth < DEEPEST && steps < 4 * DEEPEST; steps++) { /* what changes may go in circles */
         if (read_frame(at, &frame)) return 0;
 #if PY_VERSION_HEX >= 0x030c0000
@@ -247,31 +254,44 @@ static void whereabouts(unsigned long tid, uint32_t *track, uint32_t *path) {
 
 static void lose_sample(void) { sh.head->sample_lost++; }
 
-static void sample_thread(const PyThreadState *thread) {
+/* The stack a thread is at: its number + 1; 0 when there is none, or none to be had. */
+static uint32_t stack_of(const PyThreadState *thread) {
     const void *codes[DEEPEST];
     const char *instructions[DEEPEST];
-    uint32_t track, path, depth = read_stack(thread, codes, instructions);
-    if (!depth) return;
-    whereabouts(thread->native_thread_id, &track, &path);
     uint32_t stack = 0; /* + 1 */
-    for (uint32_t i = depth; i-- > 0;) {
+    for (uint32_t i = read_stack(thread, codes, instructions); i-- > 0;) {
         uint32_t place = place_of(codes[i], instructions[i]);
         if (!place) {
             lose_sample();
-            return;
+            return 0;
         }
         Seen *seen = seen_at(&sp.stack_ids, stack, place);
         if (!seen->id_plus_one) {
             StackRec *rec = block_slot(sp.stacks);
             if (!rec) {
                 lose_sample();
-                return;
+                return 0;
             }
             *rec = (StackRec){stack, place - 1};
             *seen = (Seen){stack, place, block_put(sp.stacks) + 1};
         }
         stack = seen->id_plus_one;
     }
+    return stack;
+}
+
+/* What it does is asked first, its stack read at once after that. A thread that has not run since the last look is where it
+ * was: nothing is read again, which pays for the asking. */
+static void sample_thread(const PyThreadState *thread, const void *at) {
+    Watched *watched = watch(thread->id, (pid_t)thread->native_thread_id, sp.looks);
+    int same;
+    uint32_t track, path, state = state_of(watched, &same);
+    uint32_t stack = same && watched->stack ? watched->stack : stack_of(thread);
+    if (watched) watched->stack = stack;
+    if (!stack) return;
+    whereabouts(thread->native_thread_id, &track, &path);
+    path |= state << SAMPLE_STATE_SHIFT;
+    if (gil_holder(sp.interpreter) == at) path |= SAMPLE_HOLDS_GIL;
     if (!g.in_loop) path |= SAMPLE_EARLY;
     Seen *seen = seen_at(&sp.sample_ids, (uint64_t)stack << 32 | path, track);
     if (!seen->id_plus_one) {
@@ -289,11 +309,13 @@ static void sample_thread(const PyThreadState *thread) {
 static void sample_all(void) {
     PyThreadState thread, *at = PyInterpreterState_ThreadHead(sp.interpreter);
     sp.looks++;
-    for (int i = 0; at && i < 256; i++) {
+    states_begin();
+    for (int i = 0; at && i < MOST_WATCHED; i++) {
         if (peek(at, &thread, sizeof thread)) return;
-        sample_thread(&thread);
+        sample_thread(&thread, at);
         at = thread.next;
     }
+    states_end_look(sp.looks);
     sh.head->sample_ticks += sp.weight;
     if (sp.looks % SLOWER_EVERY == 0 && sp.weight < SLOWEST) sp.weight *= 2; /* a long run needs no more samples, only later ones */
 }
@@ -327,6 +349,7 @@ static void *sampler_main(void *unused) {
 }
 
 static void sampler_free(void) {
+    states_end();
     free(sp.place_ids.slots);
     free(sp.stack_ids.slots);
     free(sp.sample_ids.slots);
@@ -340,7 +363,8 @@ COLD static void sampler_start(void) {
     uint32_t scale = g.conf.is_child ? 1 : 6, strings = g.conf.is_child ? 1 : 3;
     size_t need = (size_t)(3 * scale + strings + 1) * BLOCK_BYTES;
     char probe;
-    memset(&sp, 0, sizeof sp); /* a forked child has no sampler yet */
+    states_end(); /* a forked child has the descriptors of its parent's, */
+    memset(&sp, 0, sizeof sp); /* and no sampler yet */
     sp.pid = getpid();
     if (!us || ck.kind == CLOCK_TEST || peek(&us, &probe, 1)) return;
     if (sh.limit - sh.used < 4 * need) return; /* spans come first */
@@ -348,6 +372,7 @@ COLD static void sampler_start(void) {
     sp.weight = 1;
     sp.random = sh.head->shard_id;
     sp.interpreter = PyInterpreterState_Get();
+    states_start(sp.interpreter);
     /* in this order: who copies the file from its beginning while it grows finds whatever a sample refers to */
     sp.samples = block_new(SAMPLES, scale);
     sp.stacks = block_new(STACKS, scale);

@@ -1,8 +1,9 @@
 """The stack sampler in Python: which line every thread is at, some hundred times a second; see `record/native/sampler.h`.
 
 What lives here: a thread that looks at `sys._current_frames()`. It gets the interpreter only where others let go of it, so its
-samples lean towards calls that do; the native one does not. Frames of this recorder are left out of the stacks, and so is the
-sampler itself.
+samples lean towards calls that do; the native one does not. For the same reason no other thread runs Python while it looks:
+whether one is at work is told by the processor time it used since the last look (Linux only), and who waits for the interpreter
+or has it is out of reach. Frames of this recorder are left out of the stacks, and so is the sampler itself.
 
 Invariant: it writes only into blocks that were made for it before it started, and it ends before the shard does.
 """
@@ -11,9 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from _thread import allocate_lock, get_ident, start_new_thread
+from collections.abc import Iterable
 from types import CodeType, FrameType
 
+from ...model.shard import BLOCKED, RUNNING, UNKNOWN
 from ...store import schema as s
 from ...store.writer import Block
 from .tree import BUSY, CLOCK_TEST, Track, state
@@ -22,6 +26,7 @@ DEEPEST, MOST_NAME = 120, 1024
 SLOWER_EVERY, SLOWEST = 4096, 8  # a long run needs no more samples, only later ones
 NO_TRACK = (1 << 32) - 1
 UNITS, CHILD_UNITS, STRING_UNITS = 6, 1, 3
+LEAST_USED, LEAST_OF_LEFT = 0.05, 0.5  # as in states.h: of the time, and of what the others left of it
 _OURS = os.path.dirname(__file__) + os.sep
 
 
@@ -40,6 +45,8 @@ class Sampler:
         self._place_ids: dict[tuple[CodeType, int], int] = {}
         self._stack_ids: dict[tuple[int, int], int] = {}
         self._sample_ids: dict[tuple[int, int, int], int] = {}
+        self._cpu_ns: dict[int, int] = {}  # by native number of the thread
+        self._looked_ns = 0
         self._string_ids: dict[bytes, int] = {}
         self._stop, self._ended = allocate_lock(), allocate_lock()
         self._ident = 0
@@ -78,11 +85,13 @@ class Sampler:
 
     def _look(self) -> None:
         tracks = {t.ident: t for t in state.tracks if not t.retired and t.gen in (state.gen, BUSY)}
-        for ident, frame in sys._current_frames().items():
+        frames = sys._current_frames()
+        states = self._read_states(frames, tracks)
+        for ident, frame in frames.items():
             if ident == self._ident:
                 continue
             try:
-                self._see(frame, tracks.get(ident))
+                self._see(frame, tracks.get(ident), states.get(ident, UNKNOWN))
             except FullError:
                 state.head[s.H_SAMPLE_LOST] += 1
         state.head[s.H_SAMPLE_TICKS] += self._weight
@@ -90,8 +99,36 @@ class Sampler:
         if self._looks % SLOWER_EVERY == 0 and self._weight < SLOWEST:
             self._weight *= 2
 
-    def _see(self, frame: FrameType | None, track: Track | None) -> None:
-        path = track.top.path if track is not None else 0
+    def _read_states(self, idents: Iterable[int], tracks: dict[int, Track]) -> dict[int, int]:
+        """What each thread did since the last look: it was running if it used half of what the others left of the time, and at
+        least a twentieth of all. A thread without a clock, or seen for the first time, is left out."""
+        if sys.platform != "linux":
+            return {}
+        at_ns = time.monotonic_ns()
+        since_ns, self._looked_ns = at_ns - self._looked_ns, at_ns
+        known, self._cpu_ns = self._cpu_ns, {}
+        threads = getattr(sys.modules.get("threading"), "_active", {})
+        used: dict[int, int] = {}
+        for ident in idents:
+            own = ident == self._ident
+            native_id = tracks[ident].native_id if ident in tracks else getattr(threads.get(ident), "native_id", None) or 0
+            if not own and not native_id:
+                continue
+            try:  # the kernel has a clock for each thread of ours
+                cpu_ns = time.thread_time_ns() if own else time.clock_gettime_ns(~native_id << 3 | 6)
+            except OSError:  # it has ended
+                continue
+            self._cpu_ns[native_id] = cpu_ns
+            if native_id in known:
+                used[ident] = cpu_ns - known[native_id]
+        everyone = sum(used.values())
+        return {
+            ident: RUNNING if ns >= LEAST_USED * since_ns and ns >= LEAST_OF_LEFT * (since_ns - (everyone - ns)) else BLOCKED
+            for ident, ns in used.items()
+        }
+
+    def _see(self, frame: FrameType | None, track: Track | None, what: int) -> None:
+        path = (track.top.path if track is not None else 0) | what << s.SAMPLE_STATE_SHIFT
         if not state.in_loop:
             path |= s.SAMPLE_EARLY
         seen: list[int] = []
