@@ -251,7 +251,7 @@ class _Builder:
             if ns
         ]
         name, kind, guessed = self._rest(branch)
-        if itself and (parts or kind == UNATTRIBUTED or guessed):
+        if itself and (parts or name != ITSELF):
             parts.append(_Part(row, name, kind, waited or guessed, itself, -1, waited))
         return parts
 
