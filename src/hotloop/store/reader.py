@@ -35,6 +35,7 @@ MAX_META_BYTES = 4 << 20  # ours has a few kilobytes; parsed, JSON takes up to t
 MAX_META_DEPTH = 32
 MAX_SHARDS = 4096
 MAX_PROBLEMS = 50
+_LOOKS_APART = 12  # intervals between two looks of the sampler: eight in a long run, half as many more by chance
 _EVENT = np.dtype([("start", "<u8"), ("dur", "<u8"), ("path", "<u4"), ("track", "<u4"), ("iteration", "<u4"), ("flags", "<u4")])
 
 
@@ -71,7 +72,7 @@ class Session(SessionData):
             raise UnreadableError(f"{directory} holds no recording{why}; was a span recorded in it?")
         order = order_processes(shards, meta.get("pid"))
         shards, tables = [shards[i] for i in order], [tables[i] for i in order]
-        processes = tuple(Process(i, shard.pid, shard.name, _state(shard)) for i, shard in enumerate(shards))
+        processes = tuple(Process(i, shard.pid, shard.name, _state(shard, shards)) for i, shard in enumerate(shards))
         for shard, process in zip(shards, processes, strict=True):
             problems += [f"process {shard.pid}: {text}" for text in (*shard.problems, *_missing_events(shard, process.state))]
         if len(problems) > MAX_PROBLEMS:
@@ -306,14 +307,19 @@ def _reorder(column: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> None:
         words[:, half] = moved
 
 
-def _state(shard: Shard) -> str:
-    """Ended by itself, still running, or died."""
+def _state(shard: Shard, shards: list[Shard]) -> str:
+    """Ended, still running, or died. What was there when the learner's loop was over, and is gone now, went with the run."""
     if shard.ended:
         return ENDED
     try:
         with open(f"/proc/{shard.pid}/stat", "rb") as file:
             fields = file.read().rsplit(b")", 1)[1].split()
         started = int(fields[19])
+        if started == shard.process_start and fields[0] not in (b"Z", b"X"):
+            return RUNNING
     except (OSError, ValueError, IndexError):
-        return DIED
-    return RUNNING if started == shard.process_start and fields[0] not in (b"Z", b"X") else DIED
+        pass
+    late = _LOOKS_APART * shard.samples.interval_ns  # it may have lived on for that long after it was seen
+    learner = shards[0]
+    over_ns = learner.last_work_ns or max(other.last_work_ns for other in shards)
+    return ENDED if learner.ended and learner is not shard and shard.end_ns + late >= over_ns > 0 else DIED

@@ -66,6 +66,7 @@ H_LIFTED = 35  # spans off every stack now: of suspended generators and awaiting
 H_SAMPLE_NS = 36  # mean interval of the stack sampler; 0 where there is none
 H_SAMPLE_TICKS = 37  # looks taken
 H_SAMPLE_LOST = 38  # stacks that changed while they were read, or found no room
+H_SEEN_NS = 39  # when the sampler looked last: the process was alive then; 0 where there is none
 H_LOSSES = 64  # 64 counters, see LOSSES
 H_COUNTERS = 128  # 64 x (name's byte offset, name's byte length, total, total at the last step)
 COUNTER_SLOTS = 64

@@ -332,7 +332,7 @@ def _self_by_track(nodes: list[m.Node | None]) -> dict[int, int]:
 def _last_seen(window: Window, tracks: list[tuple[int, ...]], nodes: list[m.Node | None], d: Blocks) -> int:
     """The latest instant anything in the shard speaks of."""
     sums = _self_by_track(nodes)
-    seen = [d.head[s.H_ITER_START_NS], d.head[s.H_LAST_WORK_NS]]
+    seen = [d.head[s.H_ITER_START_NS], d.head[s.H_LAST_WORK_NS], d.head[s.H_SEEN_NS]]
     seen += [_spent(window, track, sums[i]) for i, track in enumerate(tracks)]
     return max([window.start_ns, *(at for at in seen if at <= MAX_NS)])
 

@@ -57,8 +57,8 @@ typedef struct {
     uint64_t cost_inside_ps, cost_outside_ps, cost_error_ps, epoch;
     uint64_t iter_state, iterations, iter_start_ns, ring_head, first_work_ns, last_work_ns;
     uint64_t parent_shard, native, budget, name, name_bytes, proc_start, disk_errno, peak_method, paused_ns, lifted;
-    uint64_t sample_ns, sample_ticks, sample_lost;
-    uint64_t reserved0[25];
+    uint64_t sample_ns, sample_ticks, sample_lost, seen_ns;
+    uint64_t reserved0[24];
     uint64_t losses[64];
     CounterRec counters[COUNTER_SLOTS];
     EnvRec envs[ENV_SLOTS];

@@ -343,6 +343,7 @@ static void *sampler_main(void *unused) {
         if (sp.stop) break;
         if (page->gen) sample_all();
         clock_gettime(CLOCK_MONOTONIC, &due); /* late ones are left out, not made up for */
+        if (page->gen) sh.head->seen_ns = (uint64_t)due.tv_sec * 1000000000u + (uint64_t)due.tv_nsec;
     }
     pthread_mutex_unlock(&sp.mutex);
     return NULL;

@@ -95,6 +95,7 @@ class Sampler:
             except FullError:
                 state.head[s.H_SAMPLE_LOST] += 1
         state.head[s.H_SAMPLE_TICKS] += self._weight
+        state.head[s.H_SEEN_NS] = state.clock()
         self._looks += 1
         if self._looks % SLOWER_EVERY == 0 and self._weight < SLOWEST:
             self._weight *= 2
