@@ -210,43 +210,41 @@ static int holder_open(const Holder *holder, uint64_t gen) {
 }
 
 /* Is it reachable from that one? Asked once of each, and of a few only. */
-static int env_held_by(Env *env, PyObject *object, PyObject *outer) {
-    if (outer == Py_None || !on_holds) return 0;
-    uint64_t gen = page->gen;
-    Env *other = env_of(outer);
-    if (!other || page->gen != gen) return 0;
-    uint64_t serial = other->serial;
+static int env_held_by(Env *env, PyObject *object, PyObject *outer, uint64_t serial) {
     if (env->holder) return env->holder == serial;
     for (uint32_t i = 0; i < env->asked; i++)
         if (env->asked_of[i] == serial) return 0;
     if (env->asked == ASKED_MOST) return 0;
     env->asked_of[env->asked++] = serial;
-    if (!ask(on_holds, outer, object) || page->gen != gen) return 0;
-    env->holder = serial;
-    env->nest = NEST_INSIDE;
-    return 1;
+    return ask(on_holds, outer, object);
 }
 
-/* Which environment's call on another thread holds this one? An environment that is ever stepped outside of all others is part
- * of none, for good. Asking may end the recording. */
+/* Which environment's call on another thread holds this one? Of several, the one that another of them holds. An environment
+ * that is ever stepped outside of all others is part of none, for good. Asking may end the recording. */
 COLD static int find_holder(Track *track, Env *env, PyObject *object, int steps, Holder *holder) {
-    uint64_t gen = page->gen;
-    Track *open = NULL;
-    int waits = 0;
+    uint64_t gen = page->gen, closest = 0;
+    Holder open = {0}, found = {0};
     for (uint32_t i = 0; i < g.track_count; i++) {
         Track *other = g.tracks[i];
         if (other == track || other->retired || other->gen != gen || !other->env || other->env == object) continue;
-        uint64_t call = other->env_calls;
-        int held = env_held_by(env, object, other->env);
+        Holder one = {other, other->env_calls, 0};
+        Env *outer = on_holds && other->env != Py_None ? env_of(other->env) : NULL;
+        uint64_t serial = outer && page->gen == gen ? outer->serial : 0, within = serial ? outer->holder : 0;
+        int held = serial && env_held_by(env, object, other->env, serial);
         if (page->gen != gen) return HELD_BY_NONE;
-        *holder = (Holder){other, call, 0};
-        if (!holder_open(holder, gen)) continue;
-        if (held) return HELD_INSIDE;
-        int waiting = waits_for_others(other);
-        if (!open || (waiting && !waits)) open = other, waits = waiting;
+        if (!holder_open(&one, gen)) continue;
+        if (held && (!closest || within == closest)) found = one, closest = serial;
+        one.waited = waits_for_others(other);
+        if (!open.track || (one.waited && !open.waited)) open = one;
     }
-    if (open && !env->holder) {
-        *holder = (Holder){open, open->env_calls, waits};
+    if (closest) {
+        env->holder = closest;
+        env->nest = NEST_INSIDE;
+        *holder = found;
+        return HELD_INSIDE;
+    }
+    if (open.track && !env->holder) {
+        *holder = open;
         return env->nest == NEST_INSIDE ? HELD_INSIDE : steps ? HELD_PERHAPS : HELD_BY_NONE;
     }
     if (steps) env_outermost(env);

@@ -159,43 +159,41 @@ def _waits_for_others(track: Track) -> bool:
     return frame is not None and frame.zone.kind == s.KIND_WAIT and frame.zone.name in _FOR_OTHERS
 
 
-def _is_held_by(env: Env, target: Any, outer: Any) -> bool:
+def _is_held_by(env: Env, target: Any, outer: Any, serial: int) -> bool:
     """Is it reachable from that one? Asked once of each, and of a few only."""
-    if outer is ... or state.on_holds is None:
-        return False
-    serial = env_of(outer).serial
     if env.holder:
         return env.holder == serial
     if serial in env.asked_of or len(env.asked_of) == ASKED_MOST:
         return False
     env.asked_of.append(serial)
-    if not _ask(state.on_holds, outer, target):
-        return False
-    env.holder, env.nest = serial, INSIDE
-    return True
+    return _ask(state.on_holds, outer, target)
 
 
 def find_holder(track: Track, env: Env, target: Any, steps: bool) -> tuple[int, Holder | None]:
-    """Which environment's call on another thread holds this one? An environment that is ever stepped outside of all others is
-    part of none, for good. Asking may end the recording."""
-    gen, best = state.gen_on, None
+    """Which environment's call on another thread holds this one? Of several, the one that another of them holds. An environment
+    that is ever stepped outside of all others is part of none, for good. Asking may end the recording."""
+    gen, opened, found, closest = state.gen_on, None, None, 0
     for other in list(state.tracks):
         outer = other.env
         if other is track or other.retired or outer is None or outer is target:
             continue
         holder = Holder(other)
-        held = _is_held_by(env, target, outer)
+        known = env_of(outer) if state.on_holds is not None and outer is not ... else None
+        held = known is not None and _is_held_by(env, target, outer, known.serial)
         if state.gen_on != gen:
             return HELD_BY_NONE, None
         if not holder.is_open():
             continue
-        if held:
-            return HELD_INSIDE, holder
+        if held and known is not None and (not closest or known.holder == closest):
+            found, closest = holder, known.serial
         holder.waited = _waits_for_others(other)
-        if best is None or (holder.waited and not best.waited):
-            best = holder
-    if best is not None and not env.holder:
-        return (HELD_INSIDE if env.nest == INSIDE else HELD_PERHAPS if steps else HELD_BY_NONE), best
+        if opened is None or (holder.waited and not opened.waited):
+            opened = holder
+    if found is not None:
+        env.holder, env.nest = closest, INSIDE
+        return HELD_INSIDE, found
+    if opened is not None and not env.holder:
+        return (HELD_INSIDE if env.nest == INSIDE else HELD_PERHAPS if steps else HELD_BY_NONE), opened
     if steps:
         env.be_outermost()
     return HELD_BY_NONE, None
