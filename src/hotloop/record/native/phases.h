@@ -144,7 +144,14 @@ static void settle_phases(int ending) {
         Track *track = g.tracks[i];
         if (track->retired || track->gen != g.gen) continue;
         unresolved(track, ending ? end_zone : gap_zones[track->phase][track->phase]);
-        if (ending && track->phase) end_waits(track);
+    }
+}
+
+/* After the last row: these waits may have begun in an earlier one. */
+static void settle_waits(void) {
+    for (uint32_t i = 0; i < g.track_count; i++) {
+        Track *track = g.tracks[i];
+        if (!track->retired && track->gen == g.gen && track->phase) end_waits(track);
     }
 }
 

@@ -555,6 +555,7 @@ static void session_resume(void) {
 }
 
 static void settle_phases(int ending);
+static void settle_waits(void);
 static void end_iterations(void);
 static void envs_end(void);
 
@@ -568,6 +569,7 @@ static void session_end(void) {
     if (sh.head && g.pid == getpid()) {
         envs_end();
         end_iterations();
+        if (page->gen) settle_waits();
     }
     session_pause();
     if (sh.head && g.pid != getpid()) forget_parent();
