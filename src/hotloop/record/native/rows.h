@@ -224,11 +224,20 @@ static uint64_t take_tail(Node *node, uint64_t most) {
     return taken;
 }
 
+/* How much of the track's time came after an instant: of this life and the one before it, which ended with a pause or a thread. */
+static uint64_t lived_since(const Track *track, uint64_t from, uint64_t paused) {
+    const TrackRec *rec = track->rec;
+    uint64_t birth = rec->lives[rec->life].birth_ns, before = rec->lives[!rec->life].birth_ns;
+    uint64_t ended = before + rec->lives[rec->life].self_before - rec->lives[!rec->life].self_before;
+    if (before > from) return track->last > from + paused ? track->last - from - paused : 0; /* there may be more before these */
+    uint64_t first = birth > from ? birth : from, second = before > from ? before : from;
+    return (track->last > first ? track->last - first : 0) + (ended > second ? ended - second : 0);
+}
+
 /* What the track's nodes have in this row from after the last work. Of spans that were opened since, this is known; the rest is
  * the end's, the root's, ours, or that of spans still open. */
 static void find_tails(Track *track, uint64_t end, uint64_t paused, Label *end_label) {
-    uint64_t birth = track->rec->lives[track->rec->life].birth_ns, from = birth > end && !paused ? birth : end;
-    uint64_t left = track->last > from + paused ? track->last - from - paused : 0;
+    uint64_t left = lived_since(track, end, paused);
     for (Node *node = track->nodes; node; node = node->next) {
         node->tail = 0;
         if (node->work != g.work || node->rec->self_ns <= node->self_at_work) continue;

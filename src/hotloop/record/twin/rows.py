@@ -149,7 +149,8 @@ def _rows_merge(which: int, used: int) -> int:
 
 def step() -> None:
     """Close the current iteration of the training loop."""
-    track = _track()
+    track = _track()  # it may begin the recording
+    state.manual_steps = True
     if track is None:
         return
     gen = track.gen
@@ -159,7 +160,6 @@ def step() -> None:
             close_iteration(track)
     finally:
         track.gen = gen
-    state.manual_steps = True
     if state.on_step is not None:
         try:
             state.on_step(state.iteration, state.head[s.H_COUNTERS + 2])
@@ -272,11 +272,22 @@ def end_iterations() -> None:
     _next_row(due)
 
 
+def _lived_since(track: Track, start: int, paused: int) -> int:
+    """How much of the track's time came after an instant: of this life and the one before it, which ended with a pause or a
+    thread."""
+    lives = track.at + s.T_LIVES
+    now, earlier = lives + 2 * track.words[track.at + s.T_LIFE], lives + 2 * (1 - track.words[track.at + s.T_LIFE])
+    birth, before = track.words[now], track.words[earlier]
+    ended = before + track.words[now + 1] - track.words[earlier + 1]
+    if before > start:
+        return max(0, track.last - start - paused)  # there may be more before these
+    return max(0, track.last - max(birth, start)) + max(0, ended - max(before, start))
+
+
 def _find_tails(track: Track, end: int, paused: int, tails: dict[Node, int]) -> None:
     """What the track's nodes have in this row from after the last work. Of spans that were opened since, this is known; the
     rest is the end's, the root's, ours, or that of spans still open."""
-    birth = track.words[track.at + s.T_LIVES + 2 * track.words[track.at + s.T_LIFE]]
-    left = max(0, track.last - (birth if birth > end and not paused else end) - paused)
+    left = _lived_since(track, end, paused)
 
     def take(node: Node, most: int) -> None:
         nonlocal left
