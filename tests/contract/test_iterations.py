@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from hotloop.integrations import _patch as p
 from hotloop.model.ledger import windowed_rate
+from hotloop.store import schema
 from hotloop.store.shard import decode
 
 from .conftest import Bench, Rig
@@ -348,3 +351,44 @@ def test_a_pause_before_the_end_is_in_no_row(loop, tmp_path):
     shard = ended(loop, tmp_path)
     assert [row.end_ns - row.start_ns for row in shard.iterations] == [35 * MS, 35 * MS]
     assert took(shard, shard.iterations[1]) == {"Env.step": 30 * MS, "learn/optimizer": 5 * MS}
+
+
+def test_a_wait_that_began_in_an_earlier_row_spoils_none(loop, tmp_path):
+    """A worker waits for more work while the last rows are written; at the end its wait is no part of the loop."""
+    env, update = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER)
+    env.step()
+    loop.rig.track(1)
+    env.step()
+
+    def go_on() -> None:
+        loop.rig.track(-1)
+        for _ in range(3):
+            env.step()
+            update(5 * MS)
+        loop.tick(100 * MS)
+        loop.module.use_track(-1)
+        loop.module.close()
+
+    loop.patches.waiting(go_on, "queue")()
+    (file,) = tmp_path.iterdir()
+    shard = decode(file.read_bytes())
+    assert shard.problems == ()
+    assert shard.iterations_closed == 3
+    last = took(shard, shard.iterations[-1])
+    assert last == {"Env.step": 30 * MS, "learn/optimizer": 5 * MS, "(waiting: queue)": 35 * MS}
+
+
+def test_a_row_that_was_written_but_not_yet_counted_counts(loop):
+    """A process may be killed between the two words; the row can stand for several iterations."""
+    env, update = loop.env(ns=4 * MS), loop.hooked(p.OPTIMIZER)
+    for _ in range(7):
+        env.step()
+        update(4 * MS)
+    data = bytearray(loop.module.snapshot())
+    (row, second) = decode(bytes(data)).iterations
+    assert (row.merged, second.merged) == (3, 3)
+    struct.pack_into("<Q", data, 8 * schema.H_ITERATIONS, 3)
+    shard = decode(bytes(data))
+    assert (shard.iterations_closed, shard.problems) == (6, ())
+    struct.pack_into("<Q", data, 8 * schema.H_ITERATIONS, 2)
+    assert decode(bytes(data)).problems != ()
