@@ -7,7 +7,7 @@ from setuptools import Extension, setup
 NATIVE = "src/hotloop/record/native"
 HEADERS = (
     "faults", "layout", "clock", "shard", "tree", "track", "hot", "lift", "rows", "waits", "frames", "states", "sampler",
-    "phases", "hooks", "zones", "profiled",
+    "phases", "environments", "hooks", "zones", "profiled",
 )  # fmt: skip
 FLAGS = os.environ.get("NATIVE_FLAGS", "-O2").split()  # benchmarks/native_checks.py sets others
 

@@ -153,6 +153,24 @@ def test_who_pickles_classes_by_value_gets_the_function_and_its_role(bench):
     assert scope["reduce"](hooked) == "pickled"
 
 
+@pytest.mark.parametrize(
+    ("file", "by_value"),
+    [("/x/cloudpickle/cloudpickle_fast.py", True), ("/x/ray/cloudpickle/py.py", True), ("cloudpickle.py", True),
+     ("/x/dill/_dill.py", True),
+     ("C:\\\\lib\\\\dill.py", True), ("/home/dilly/train.py", False), ("/x/cloudpickler.py", False), ("/x/bdill/a.py", False),
+     ("/x/armadillo.py", False), ("", False)],
+)  # fmt: skip
+def test_who_pickles_by_value_is_known_by_the_parts_of_the_path(bench, file, by_value):
+    hooked = bench.hooked(p.PRINT, pickled)
+    scope: dict[str, Any] = {}
+    exec(compile("def reduce(hooked): return hooked.__reduce__()", file, "exec"), scope)
+    bench.module.set_revive(p.revive)
+    try:
+        assert (scope["reduce"](hooked) != "pickled") is by_value
+    finally:
+        bench.module.set_revive(None)
+
+
 def test_a_hook_needs_a_zone_for_every_phase(bench):
     zone = bench.module.zone("z", m.USER, phases.LOG, True)
     for zones, event in (((zone,), 0), ((None,) * 4, 0), ((zone, None, None, None), 4)):

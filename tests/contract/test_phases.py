@@ -383,7 +383,10 @@ def test_short_ones_are_taken_together(bench):
     for _ in range(43):
         env.step()
         update(MS)
-    assert [row.end_ns - row.start_ns for row in bench.rig.read().iterations] == [20 * MS] * 4
+    shard = bench.rig.read()
+    assert [row.end_ns - row.start_ns for row in shard.iterations] == [20 * MS] * 4
+    assert [(row.first, row.merged) for row in shard.iterations] == [(0, 10), (10, 10), (20, 10), (30, 10)]
+    assert shard.iterations_closed == 40, "the last three are in the row that is still open"
 
 
 def test_without_any_learning_episodes_end_them(bench):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +34,19 @@ leaf = st.one_of(
     st.tuples(st.sampled_from(["step", "reset", "pause", "resume", "end_track"]), st.none()),
 )
 calls = st.sampled_from(
-    [*sorted(ROLES), "env_step", "env_step", "env_reset", "wrapped_step", "super_step", "wait", "span", "fail"]
+    [
+        *sorted(ROLES),
+        "env_step",
+        "env_step",
+        "env_reset",
+        "wrapped_step",
+        "super_step",
+        "maybe_step",
+        "lock",
+        "wait",
+        "span",
+        "fail",
+    ]
 )
 body = st.recursive(
     st.lists(
@@ -58,10 +72,11 @@ class Program:
     """Runs a program on one recorder."""
 
     def __init__(self, rig: Rig) -> None:
-        self.bench = bench = Bench(rig.open())
+        self.folder = tempfile.TemporaryDirectory()
+        self.bench = bench = Bench(rig.open(directory=self.folder.name))
         run = self.run
         self.hooks = {name: bench.hooked(role, lambda ops, *_: run(ops), self.after, 2) for name, role in ROLES.items()}
-        self.wait = bench.patches.waiting(run, "pipe")
+        self.wait, self.lock = bench.patches.waiting(run, "pipe"), bench.patches.waiting(run, "lock")
         self.calls = 0
         flags = iter([(0, [1.0, 2.0], [True, False], {}), (0, 1.0, False, False, {}), (0, 1.0, True, False, {})] * 1000)
 
@@ -83,10 +98,17 @@ class Program:
 
             def reset(self) -> None: ...
 
+        class Maybe:
+            def step(self, ops: Any) -> Any:
+                run(ops)
+                return (0, 1.0, False) if len(ops) > 1 else None
+
         for cls in (Env, Derived, Wrapper):
             bench.patches.wrap(cls, "step", p.STEP)
+        bench.patches.try_out(Maybe, "step")
+        bench.module.set_on_env(lambda env: type(env) is Env, lambda outer, inner: type(outer) is Wrapper)
         bench.patches.wrap(Env, "reset", p.RESET)
-        self.env, self.derived, self.wrapper = Env(), Derived(), Wrapper()
+        self.env, self.derived, self.wrapper, self.maybe = Env(), Derived(), Wrapper(), Maybe()
 
     def after(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         self.bench.tick(3)
@@ -102,12 +124,12 @@ class Program:
             elif what == "within":
                 module.within(value)
             elif what == "handed over":
-                here = module.here()
+                origin = module.origin()
                 module.use_track(value)
-                if here is not None:
-                    module.adopt(*here)
+                if origin is not None:
+                    before = module.adopt(*origin)
                     self.env.step([("tick", 7)])
-                    module.release()
+                    module.release(before)
             elif what == "garbage":
                 module.gc_pause("start", {})
                 rig.tick(5)
@@ -119,15 +141,17 @@ class Program:
             elif what == "span":
                 with module.profile("mine"):
                     self.run(value)
-            elif what == "wait":
-                self.wait(value)
+            elif what in ("wait", "lock"):
+                getattr(self, what)(value)
             elif what in ROLES:
                 self.calls += 1
                 call(self.hooks[what], bool(self.calls & 1), value)
             elif what == "env_reset":
                 self.env.reset(value)
             else:
-                {"env_step": self.env, "super_step": self.derived, "wrapped_step": self.wrapper}[what].step(value)
+                {"env_step": self.env, "super_step": self.derived, "wrapped_step": self.wrapper, "maybe_step": self.maybe}[
+                    what
+                ].step(value)
 
     def fail(self, ops: Any) -> None:
         def failing(_: Any) -> None:
@@ -156,6 +180,10 @@ class Program:
             module.end_track()
         module.use_track(-1)
         module.close()
+        module.set_on_env(None, None)
+        (file,) = Path(self.folder.name).iterdir()
+        whole = decode(file.read_bytes())
+        self.folder.cleanup()
         self_ns = [0] * len(shard.tracks)
         for node in shard.nodes:
             self_ns[node.track] += node.self_ns
@@ -163,6 +191,8 @@ class Program:
             "self": self_ns,
             "lifetimes": [track.lifetime_ns for track in shard.tracks],
             "names": [path_names(shard, node.path) for node in shard.nodes],
+            "envs": shard.envs,
+            "closed": (whole.iterations_closed, whole.iterations, whole.counters, whole.envs, whole.problems),
         }
 
 
@@ -184,7 +214,10 @@ def test_the_time_of_a_hooked_program_adds_up(recorder, drift, program):
     assert left["accounts"][0] == left["accounts"][1]
     assert "internal" not in left["losses"]
     assert left["self"] == left["lifetimes"]
-    for row in left["rows"]:
+    closed, rows, _, _, problems = left["closed"]
+    assert problems == ()
+    assert closed == sum(row.merged for row in rows)
+    for row in rows:
         most = len(left["tracks"]) * (row.end_ns - row.start_ns)
         assert all(0 <= ns <= most for ns in row.self_ns.values())
     for node in left["nodes"]:

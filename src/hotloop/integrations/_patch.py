@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..model import shard as m
 from ..model.phase import CHECKPOINT, COLLECT, EVAL, LEARN, LOG, NONE, PHASE_NAMES, STARTUP
+from .environments import Trial
 
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
     from ..record._zone import Zone
 
-SPAN, ENV, MODEL, LISTS, PHASE = range(5)
+SPAN, ENV, MODEL, LISTS, PHASE, TRIAL = range(6)
 IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER = (1 << i for i in range(8))
 COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE = range(4)
 _ABSENT = object()
@@ -44,6 +45,7 @@ class Role:
 
 _NO_SPANS = IN_LEARN | IN_SAVE | IN_LOG | IN_ENV
 STEP = Role("env_step", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_STEP)
+MAYBE_STEP = Role("env_step", COLLECT, TRIAL, COLLECT, IN_ENV, IN_ENV, COUNT_STEP)  # its results will show
 RESET = Role("env_reset", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_RESET)
 RENDER = Role("render", COLLECT, SPAN, COLLECT, IN_RENDER, IN_RENDER)
 FORWARD = Role("forward", NONE, MODEL, NONE, IN_MODEL, _NO_SPANS | IN_MODEL)
@@ -116,13 +118,15 @@ class Patches:
         zone: Zone = self.recorder.zone(name, kind, phase, owns, part in MARKED)
         return zone
 
-    def hooked(self, function: Any, role: Role, after: Callable[..., None] | None = None, every: int = 1) -> Any:
+    def hooked(self, function: Any, role: Role, after: Callable[..., Any] | None = None, every: int = 1) -> Any:
         """The function with its role. Generators keep their spans over their running stretches."""
         code = getattr(function, "__code__", None)
         if code is not None and code.co_flags & 0x220:
             from ..record.functions import decorate
 
             return decorate(self.recorder, self.zone(role.part, role.phase, role.owns), function)
+        if role.kind == TRIAL and after is None:
+            after = Trial()
         zones = [self.zone(role.part, role.phase, role.owns), None, None, None]
         if role.phase == NONE:
             zones[1:] = [self.zone(_part(role, phase), phase, role.owns) for phase in (COLLECT, LEARN, EVAL)]
@@ -142,9 +146,22 @@ class Patches:
 
     # ---- exchanging ----
 
-    def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., None] | None = None, every: int = 1) -> None:
+    def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., Any] | None = None, every: int = 1) -> None:
         """Exchange one attribute of a class or module; what it inherits is left alone."""
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
+
+    def try_out(self, owner: Any, name: str) -> None:
+        """A method that may be an environment's step; where its results show that it is none, it is put back."""
+        trial = Trial()
+        before = vars(owner).get(name)
+        self.wrap(owner, name, MAYBE_STEP, trial)
+        hooked = vars(owner).get(name)
+
+        def give_up() -> None:
+            if vars(owner).get(name) is hooked:  # somebody else's patch on top of ours stays
+                setattr(owner, name, before)
+
+        trial.give_up = give_up
 
     def exchange(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         if self.closed:

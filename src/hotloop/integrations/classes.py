@@ -1,6 +1,7 @@
 """The script's own classes, and those of libraries, recognised by what they can do.
 
-What lives here: an object with `reset` and `step(action)` is an environment, one with `sample` and a way to add is a replay
+What lives here: an object with `reset` and `step(action)` is an environment, one with `step(action)` alone is one if what it
+returns shows it, one with `sample` and a way to add is a replay
 buffer, the public methods of an `nn.Module` are model calls, a method called `evaluate` is evaluation. Each class is looked at
 once, when it is made. Invariant: only methods a class defines itself are exchanged, and only plain functions.
 """
@@ -30,6 +31,7 @@ _ADVANTAGES = re.compile(
 )
 _BEGINS = ("reset", "observe", "new_episode", "start_episode", "begin_episode", "new_game", "restart")
 _NO_ENV = re.compile(r"Schedul|Noise|Timer|Meter|Counter|Optimi[sz]er|Tracker|Buffer|Progress|Metric|Stat|Logger|Clock", re.I)
+_NO_BASES = frozenset(("torch", "tensorflow", "keras", "optax", "transformers"))
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 # Packages that define no environments, models or buffers of a training loop, or have an integration of their own.
 _OTHERS = frozenset((
@@ -64,6 +66,8 @@ class Classes:
             self._model(cls, methods)
         else:
             self._other(cls, methods)
+            if "step" in methods and may_be_env(cls):
+                self._patches.try_out(cls, "step")
 
     def _env(self, cls: type, methods: dict[str, Any]) -> None:
         for name, role in (("step", p.STEP), ("reset", p.RESET), ("step_wait", p.STEP), ("render", p.RENDER)):
@@ -103,9 +107,17 @@ class Classes:
 
 def is_env(cls: type) -> bool:
     """Has `reset` (or another way to begin), and a `step` that takes an action."""
+    return any(callable(getattr(cls, name, None)) for name in _BEGINS) and _steps(cls)
+
+
+def may_be_env(cls: type) -> bool:
+    """Has a `step` that takes an action, and nothing to begin with: it may reset itself. Optimizers and schedulers are none."""
+    return _steps(cls) and not any(base.__module__.partition(".")[0] in _NO_BASES for base in cls.__mro__)
+
+
+def _steps(cls: type) -> bool:
     step = getattr(cls, "step", None)
-    begins = any(callable(getattr(cls, name, None)) for name in _BEGINS)
-    if not begins or not callable(step) or _NO_ENV.search(cls.__name__):
+    if not callable(step) or _NO_ENV.search(cls.__name__):
         return False
     code = getattr(step, "__code__", None)
     return code is None or code.co_argcount >= 2 or bool(code.co_flags & 0x04)

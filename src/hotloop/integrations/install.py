@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..record import imports
 from ..store.schema import HOOKS_FILE
 from . import _patch as p
+from . import environments
 
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
@@ -36,6 +37,7 @@ class Hooks:
     def install(self) -> None:
         p.gap_zones(self._recorder)
         self._recorder.set_revive(p.revive)
+        self._recorder.set_on_env(environments.resets_in_next_step, environments.holds)
         for name in self._names:
             if name == "classes":
                 continue
@@ -50,6 +52,7 @@ class Hooks:
         for patches in reversed(list(self._patches.values())):
             patches.undo()
         self._patches.clear()
+        self._recorder.set_on_env(None, None)
         self._recorder.watch_classes((), None)
 
     def _installer(self, name: str, install: Callable[..., None], patches: p.Patches) -> Callable[[Any], None]:

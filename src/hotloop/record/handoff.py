@@ -14,22 +14,23 @@ from typing import Any
 _originals: list[tuple[type, Any]] = []
 
 
-def run_here(shard: int, path: int, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
-    """In the worker: `function`, its spans below the path it was submitted from."""
+def run_here(shard: int, path: int, around: int, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
+    """In the worker: `function`, its spans below the path it was submitted from. What an environment's step hands over is part
+    of that step, what an evaluation hands over is evaluation."""
     from ..record.backend import recorder
 
-    recorder.adopt(shard, path)
+    before = recorder.adopt(shard, path, around)
     try:
         return function(*args, **keywords)
     finally:
-        recorder.release()
+        recorder.release(before)
 
 
 def _hook(recorder: ModuleType, executor: type) -> None:
     original = executor.submit  # type: ignore[attr-defined]
 
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        origin = recorder.here()
+        origin = recorder.origin()
         if origin is None:
             return original(self, fn, *args, **kwargs)
         return original(self, run_here, *origin, fn, *args, **kwargs)

@@ -41,7 +41,7 @@ def read_iterations(
     # Rows are published by the header's word, not the block's: what counts is what the block has room for.
     at, stop = block.offset, block.offset + 8 * min(used, block.fits // 8)
     rows: list[m.Iteration] = []
-    seen, until, merged_before = 0, window.start_ns, closed + 1  # what the rows before tell of
+    seen, until = 0, window.start_ns  # what the rows before tell of
     bad = 0
     while at + 8 * s.ROW_WORDS <= stop:
         first, start, end, sizes = struct.unpack_from("<4Q", d.data, at)
@@ -50,7 +50,7 @@ def read_iterations(
         at += 8 * s.ROW_WORDS
         split, after = at + 16 * entries, at + 16 * (entries + counts)
         in_order = seen <= number and until <= start <= end and window.holds(end)
-        if after > stop or not in_order or merged > merged_before:  # the older, the more are merged
+        if after > stop or not in_order or number > closed:
             d.problems.append(f"the iterations from number {seen} on cannot be read")
             return tuple(rows), min(closed, seen)
         most = min((end - start) * tracks + LIVE_NS, MAX_NS)
@@ -70,9 +70,11 @@ def read_iterations(
             else:
                 bad += 1
         rows.append(m.Iteration(number, merged, start, end, self_ns, calls, counted))
-        at, seen, until, merged_before = after, number + merged, end, merged
+        at, seen, until = after, number + merged, end
     if bad:
         d.problems.append(f"{bad} entries of iterations are impossible and left out")
+    if rows and closed < seen <= closed + rows[-1].merged:
+        closed = seen  # the last row was written, and the process killed before it said so
     if abs(closed - seen) > 1:
         d.problems.append(f"{closed} iterations are claimed and {seen} told of; the latter counts")
         closed = seen

@@ -1,7 +1,7 @@
 /* hotloop.record._zone: the native recorder.
  *
  * What lives here: the Python face of the recorder: its functions. The machine behind it is in the headers, in the order
- * clock, shard, tree, track, hot, lift, rows, phases, hooks, waits, sampler, zones, profiled.
+ * clock, shard, tree, track, hot, lift, rows, phases, environments, hooks, waits, sampler, zones, profiled.
  * `record/twin` is its twin in Python: same names, same behaviour, same file.
  *
  * Invariant: after the arguments are read, nothing here raises. */
@@ -51,6 +51,16 @@ static PyObject *py_set_on_step(PyObject *module, PyObject *callback) {
 static PyObject *py_set_on_loop(PyObject *module, PyObject *callback) {
     (void)module;
     Py_XSETREF(g.on_loop, callback == Py_None ? NULL : Py_NewRef(callback));
+    Py_RETURN_NONE;
+}
+
+/* set_on_env(mode, holds): who answers questions about environments, see environments.h. */
+static PyObject *py_set_on_env(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *mode, *holds;
+    if (!PyArg_ParseTuple(args, "OO", &mode, &holds)) return NULL;
+    Py_XSETREF(on_mode, mode == Py_None ? NULL : Py_NewRef(mode));
+    Py_XSETREF(on_holds, holds == Py_None ? NULL : Py_NewRef(holds));
     Py_RETURN_NONE;
 }
 
@@ -141,7 +151,6 @@ NO_ARGS(resume, g.want = 1; session_resume(); Py_RETURN_NONE;)
 NO_ARGS(is_on, return PyBool_FromLong(g.want);)
 NO_ARGS(attach, wake(); Py_RETURN_NONE;)
 NO_ARGS(depth, return PyLong_FromUnsignedLong(self->gen == page->gen ? self->depth : 0);)
-NO_ARGS(release, release_work(); Py_RETURN_NONE;)
 NO_ARGS(settle, if (self->gen == page->gen) settle(self, now()); Py_RETURN_NONE;)
 NO_ARGS(charge, if (self->gen == page->gen) charge(self, now()); Py_RETURN_NONE;)
 NO_ARGS(now, return PyLong_FromUnsignedLongLong(now());)
@@ -231,11 +240,40 @@ static PyObject *py_lower(PyObject *module, PyObject *token) {
     Py_RETURN_NONE;
 }
 
+/* What work that is handed over from here must know: the place, and whether it is part of an environment or an evaluation. */
+static uint64_t around(const Track *track) {
+    return (track->inside & (IN_ENV | IN_TRIAL)) | (track->within_phase == PHASE_EVAL ? (uint64_t)PHASE_EVAL << 16 : 0) |
+           (uint64_t)track->handed_by << 32;
+}
+
+NO_ARGS(origin, if (self->gen != page->gen) Py_RETURN_NONE;
+        uint64_t what = around(self) & 0xFFFFFFFFu;
+        if (what & IN_ENV) what |= (uint64_t)(self->id + 1) << 32;
+        return Py_BuildValue("KIK", (unsigned long long)sh.head->shard_id, self->top->path, (unsigned long long)what);)
+
+static void be_around(Track *track, uint64_t what) {
+    track->inside = (track->inside & ~(uint32_t)(IN_ENV | IN_TRIAL)) | ((uint32_t)what & (IN_ENV | IN_TRIAL));
+    if (track->within_phase == PHASE_EVAL || !track->within_phase) track->within_phase = (uint32_t)(what >> 16 & 0xFF);
+    track->handed_by = (uint32_t)(what >> 32);
+}
+
+/* adopt(shard, path, around): answers what release() puts back. In another process environments count by themselves. */
 static PyObject *py_adopt(PyObject *module, PyObject *args) {
     (void)module;
-    unsigned long long shard, path;
-    if (!PyArg_ParseTuple(args, "KK", &shard, &path)) return NULL;
+    unsigned long long shard, path, what = 0;
+    if (!PyArg_ParseTuple(args, "KK|K", &shard, &path, &what)) return NULL;
     adopt(shard, path);
+    if (self->gen != page->gen) Py_RETURN_NONE;
+    uint64_t before = around(self);
+    if (what && shard == sh.head->shard_id) be_around(self, what);
+    return PyLong_FromUnsignedLongLong(before);
+}
+
+static PyObject *py_release(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    if (nargs && PyLong_Check(args[0]) && self != &nobody) be_around(self, PyLong_AsUnsignedLongLong(args[0]));
+    PyErr_Clear();
+    release_work();
     Py_RETURN_NONE;
 }
 
@@ -396,8 +434,9 @@ static PyMethodDef functions[] = {
     {"lift", py_lift, METH_VARARGS, NULL},
     {"lower", py_lower, METH_O, NULL},
     {"here", py_here, METH_NOARGS, NULL},
+    {"origin", py_origin, METH_NOARGS, NULL},
     {"adopt", py_adopt, METH_VARARGS, NULL},
-    {"release", py_release, METH_NOARGS, NULL},
+    {"release", (PyCFunction)(void (*)(void))py_release, METH_FASTCALL, NULL},
     {"settle", py_settle, METH_NOARGS, NULL},
     {"charge", py_charge, METH_NOARGS, NULL},
     {"now", py_now, METH_NOARGS, NULL},
@@ -421,6 +460,7 @@ static PyMethodDef functions[] = {
     {"set_on_loop", py_set_on_loop, METH_O, NULL},
     {"set_on_edge", py_set_on_edge, METH_O, NULL},
     {"expect_updates", py_expect_updates, METH_NOARGS, NULL},
+    {"set_on_env", py_set_on_env, METH_VARARGS, NULL},
     {"set_revive", py_set_revive, METH_O, NULL},
     {"set_on_step", py_set_on_step, METH_O, NULL},
     {"set_callbacks", (PyCFunction)(void (*)(void))py_set_callbacks, METH_VARARGS | METH_KEYWORDS, NULL},

@@ -6,16 +6,15 @@
 #ifndef HL_HOOKS_H
 #define HL_HOOKS_H
 
-#include "phases.h"
+#include "environments.h"
 
 static PyTypeObject Hooked_Type;
 
 /* SPAN: a span. ENV: an environment's method; the outermost call is the event, calls within it are its layers, by class.
  * MODEL: a network; only the outermost call is a span, and what comes next decides its phase. LISTS: as MODEL, but only
- * when the first argument is a list. PHASE: everything within belongs to one phase. */
-enum { ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE };
-/* What is open on a track; a hook is passed by while one of its `within` is. */
-enum { IN_ENV = 1, IN_MODEL = 2, IN_LEARN = 4, IN_LOG = 8, IN_SAVE = 16, IN_PHASE = 32, IN_DATA = 64, IN_RENDER = 128 };
+ * when the first argument is a list. PHASE: everything within belongs to one phase. TRIAL: its results will show whether it is
+ * an environment's; until then it leaves no trace. */
+enum { ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE, ROLE_TRIAL };
 enum { COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE };
 
 typedef struct {
@@ -32,70 +31,6 @@ typedef struct {
 
 FLATTEN Zone *zone_in(Hooked *hooked, uint32_t phase) {
     return phase && hooked->zones[phase] ? hooked->zones[phase] : hooked->zones[0];
-}
-
-/* ---- what a step did ---- */
-
-/* How many of them: the leading dimension of an array or tensor, else one. */
-static int64_t length_of(PyObject *value) {
-    if (PyFloat_Check(value) || PyLong_Check(value) || PyDict_Check(value) || value == Py_None) return 1;
-    PyTypeObject *type = Py_TYPE(value);
-    int has = (type->tp_as_sequence && type->tp_as_sequence->sq_length) || (type->tp_as_mapping && type->tp_as_mapping->mp_length);
-    Py_ssize_t n = has ? PyObject_Size(value) : 1;
-    if (n < 0) PyErr_Clear();
-    return n < 1 ? 1 : n;
-}
-
-/* Adds a flag, or an array of them, to `done`; answers 0 when they cannot be read without touching a device. */
-static int read_flags(PyObject *value, char *done, Py_ssize_t n) {
-    if (PyBool_Check(value)) {
-        done[0] |= value == Py_True;
-        return 1;
-    }
-    if (PyList_Check(value)) {
-        for (Py_ssize_t i = 0; i < n && i < PyList_GET_SIZE(value); i++) done[i] |= PyList_GET_ITEM(value, i) == Py_True;
-        return 1;
-    }
-    Py_buffer view;
-    if (!PyObject_CheckBuffer(value)) return 0;
-    if (PyObject_GetBuffer(value, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS)) {
-        PyErr_Clear();
-        return 0;
-    }
-    int ok = view.itemsize == 1;
-    for (Py_ssize_t i = 0; ok && i < n && i < view.len; i++) done[i] |= ((char *)view.buf)[i] != 0;
-    PyBuffer_Release(&view);
-    return ok;
-}
-
-/* Looking at a result may run its own code, which may end the recording: first look, then write. */
-static void count_step(Track *track, PyObject *result) {
-    Py_ssize_t size = PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 0;
-    int64_t n = size >= 2 ? length_of(PyTuple_GET_ITEM(result, 1)) : 1;
-    if (track->within_phase == PHASE_EVAL) {
-        do_count(g.eval_steps, n, 1);
-        return;
-    }
-    char few[64] = {0}, *done = n <= 64 ? few : calloc((size_t)n, 1);
-    int known = done && size >= 3 ? read_flags(PyTuple_GET_ITEM(result, 2), done, n) : 0;
-    if (done && size >= 5) known |= read_flags(PyTuple_GET_ITEM(result, 3), done, n);
-    uint64_t episodes = 0;
-    for (int64_t i = 0; known && i < n; i++) episodes += done[i] != 0;
-    if (done != few) free(done);
-    if (track->gen != page->gen) return;
-    sh.head->counters[0].total += (uint64_t)n;
-    g.hook_counts |= 1;
-    sh.head->counters[3].total += episodes;
-    work_done(track->last);
-    if (episodes) g.episode_ended = 1;
-}
-
-static void count_done(Hooked *hooked, Track *track, PyObject *result) {
-    switch (hooked->counts) {
-    case COUNT_STEP: count_step(track, result); break;
-    case COUNT_RESET: sh.head->counters[4].total++; break;
-    case COUNT_UPDATE: g.learned = g.learns = 1; work_done(track->last); break;
-    }
 }
 
 /* ---- roles ---- */
@@ -179,66 +114,156 @@ static void tell_waiting(Track *track, uint32_t event) {
     }
 }
 
-/* Steps by environment, so that one slow one among many can be named. The address tells them apart. */
-static PyObject *env_objects[ENV_SLOTS]; /* in the order they were first stepped */
-static uint64_t envs_of_gen;
-static EnvRec *env_record(PyObject *env) {
-    if (envs_of_gen != g.gen) {
-        memset(env_objects, 0, sizeof env_objects);
-        envs_of_gen = g.gen;
-    }
-    for (uint32_t i = 0; i < ENV_SLOTS; i++) {
-        if (env_objects[i] && env_objects[i] != env) continue;
-        env_objects[i] = env;
-        return &sh.head->envs[i];
-    }
+/* What a call of an environment did, once it is known not to have ended the recording. */
+static void count_done(Hooked *hooked, Track *track) {
+    if (hooked->counts != COUNT_UPDATE) return;
+    g.learned = g.learns = 1;
+    work_done(track->last);
+}
+
+static Track *track_by_id(uint32_t id_plus_one) {
+    for (uint32_t i = 0; id_plus_one && i < g.track_count; i++)
+        if (g.tracks[i]->id + 1 == id_plus_one) return g.tracks[i];
     return NULL;
 }
 
-static void count_env(EnvRec *rec, Track *track, Zone *layer, uint64_t ns) {
-    rec->calls++;
-    rec->ns += ns;
-    rec->track_plus_one = track->id + 1;
-    rec->label_plus_one = layer && layer->label ? layer->label->id + 1 : 0;
+/* The outermost call of an environment on this thread that is part of another's call on another one: its layers hang below
+ * that one, nothing is counted but the steps of its own row. Without a `holder` an executor handed it over. */
+static PyObject *call_inside(Hooked *hooked, Track *track, Env *env, Holder *holder, PyObject *const *args, size_t nargs,
+                             PyObject *keywords) {
+    Zone *layer = layer_of(hooked, args, nargs);
+    uint64_t gen = track->gen, resets = track->resets;
+    uint32_t before = track->inside, phase = track->within_phase, depth = track->depth;
+    Track *outer = holder ? holder->track : track_by_id(track->handed_by);
+    if (holder) {
+        Node *from = outer->top;
+        while (from->label->rec->kind == KIND_WAIT && from->parent) from = from->parent;
+        adopt(sh.head->shard_id, from->path);
+        track->inside |= hooked->inside;
+        if (outer->within_phase == PHASE_EVAL) track->within_phase = PHASE_EVAL;
+    }
+    int handed = track->depth > depth;
+    PyObject *open = track->env;
+    track->env = args[0];
+    track->env_calls++;
+    EnvRec *rec = hooked->counts == COUNT_STEP && track->within_phase != PHASE_EVAL ? env_record(env) : NULL;
+    if (layer) span_enter(layer);
+    uint64_t began = track->last;
+    PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
+    if (layer) span_exit(layer);
+    uint64_t ended = track->last;
+    if (handed) span_exit(reserved_zones[Z_HANDOFF]);
+    track->env = open;
+    int goes_on = result && track->gen == gen && gen == page->gen;
+    if (goes_on && hooked->counts == COUNT_RESET) {
+        count_reset(track, env, resets);
+        if (outer) outer->resets++; /* it holds this one */
+    } else if (goes_on) {
+        if (rec) count_env(rec, track, layer, ended - began);
+        if (holder) count_step(track, gen, env, args[0], result, 1);
+        if (holder && page->gen == gen) watch_step(env, holder, gen);
+    }
+    track->inside = before;
+    track->within_phase = phase;
+    return result;
+}
+
+/* Within an environment, on the same thread. */
+static PyObject *call_layer(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
+    Zone *layer = layer_of(hooked, args, nargs);
+    uint64_t gen = track->gen, resets = track->resets;
+    if (layer && track->depth && track->frames[track->depth - 1].zone == layer) layer = NULL; /* super().step() */
+    if (layer) span_enter(layer);
+    PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
+    if (layer) span_exit(layer);
+    if (hooked->counts == COUNT_RESET && result && track->gen == gen && gen == page->gen) count_reset(track, NULL, resets);
+    return result;
 }
 
 static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
-    Zone *layer = layer_of(hooked, args, nargs);
     uint64_t gen = track->gen;
-    if (track->inside & hooked->within) { /* a layer of an environment */
-        if (!layer || (track->depth && track->frames[track->depth - 1].zone == layer)) /* super().step() */
-            return PyObject_Vectorcall(hooked->function, args, nargs, keywords);
-        span_enter(layer);
-        PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
-        span_exit(layer);
-        return result;
+    int steps = hooked->counts == COUNT_STEP, has = PyVectorcall_NARGS(nargs) > 0, held = HELD_BY_NONE;
+    Holder holder;
+    if (track->inside & hooked->within) {
+        Env *env = UNLIKELY(!track->env) && has && hooked->counts ? env_of(args[0]) : NULL;
+        return env && page->gen == gen ? call_inside(hooked, track, env, NULL, args, nargs, keywords)
+                                       : call_layer(hooked, track, args, nargs, keywords);
+    }
+    Zone *layer = layer_of(hooked, args, nargs);
+    Env *env = has && hooked->counts ? env_of(args[0]) : NULL;
+    if (UNLIKELY(env && env->nest != NEST_OUTERMOST)) {
+        held = find_holder(track, env, args[0], steps, &holder);
+        if (page->gen != gen || track->gen != gen) return PyObject_Vectorcall(hooked->function, args, nargs, keywords);
+        if (held == HELD_INSIDE) return call_inside(hooked, track, env, &holder, args, nargs, keywords);
     }
     event_begins(track, hooked->event);
     if (UNLIKELY(!g.in_loop) && hooked->counts != COUNT_RESET) begin_loop(track);
     if (UNLIKELY(track->depth && track->frames[0].zone == reserved_zones[Z_HANDOFF])) tell_waiting(track, hooked->event);
-    if (track->within_phase != PHASE_EVAL) maybe_iterate(track);
+    if (track->within_phase != PHASE_EVAL && !held) maybe_iterate(track);
     uint32_t before = track->inside;
     Zone *zone = zone_in(hooked, track->within_phase);
     track->inside |= hooked->inside;
     span_enter(zone);
-    uint64_t began = track->last;
-    int collects = hooked->counts == COUNT_STEP && track->within_phase != PHASE_EVAL && PyVectorcall_NARGS(nargs) && page->gen;
-    EnvRec *env = collects ? env_record(args[0]) : NULL; /* now: they are numbered as they begin */
+    uint64_t began = track->last, resets = track->resets;
+    PyObject *open = track->env;
+    track->env = has ? args[0] : Py_None;
+    track->env_calls++;
+    EnvRec *rec = env && steps && track->within_phase != PHASE_EVAL && page->gen == gen ? env_record(env) : NULL;
     if (layer) span_enter(layer);
     PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
     if (layer) span_exit(layer);
     span_exit(zone);
     track->inside = before;
+    track->env = open;
     if (result && track->gen == gen && gen == page->gen) {
-        if (env) count_env(env, track, layer, track->last - began);
-        count_done(hooked, track, result);
+        if (rec) count_env(rec, track, layer, track->last - began);
+        if (steps) count_step(track, gen, env, has ? args[0] : NULL, result, held != HELD_BY_NONE);
+        else if (hooked->counts == COUNT_RESET) count_reset(track, env, resets);
+        if (UNLIKELY(held) && page->gen == gen) watch_step(env, &holder, gen);
         AFTER(track->phase);
     }
     return result;
 }
 
+/* Looks at the result: 1 it is an environment's, -1 it never will be, 0 not known yet. */
+COLD static long judge(Hooked *hooked, PyObject *result) {
+    if (!hooked->after) return -1;
+    settle(self, now());
+    PyObject *answer = PyObject_CallOneArg(hooked->after, result);
+    long verdict = answer && PyLong_Check(answer) ? PyLong_AsLong(answer) : -1;
+    if (!answer) swallow_error();
+    Py_XDECREF(answer);
+    if (self->gen == page->gen) charge(self, now());
+    return verdict;
+}
+
+static PyObject *call_aside(PyObject *object, PyObject *const *args, size_t nargs, PyObject *keywords) {
+    return PyObject_Vectorcall(((Hooked *)object)->function, args, nargs, keywords);
+}
+
+/* Perhaps an environment's step. The call that shows it to be one counts, unless steps within it did. */
+COLD static PyObject *call_trial(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
+    uint64_t gen = track->gen, counted = g.trial_counted;
+    uint32_t before = track->inside;
+    track->inside |= IN_TRIAL;
+    PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
+    track->inside = before;
+    if (!result || track->gen != gen || gen != page->gen || hooked->role != ROLE_TRIAL) return result;
+    long verdict = judge(hooked, result);
+    if (verdict < 0) hooked->call = call_aside;
+    if (verdict <= 0 || track->gen != gen || gen != page->gen) return result;
+    hooked->role = ROLE_ENV;
+    Py_CLEAR(hooked->after);
+    if (before & hooked->within || g.trial_counted != counted || !PyVectorcall_NARGS(nargs)) return result;
+    event_begins(track, hooked->event);
+    if (!g.in_loop) begin_loop(track);
+    Env *env = gen == page->gen && track->gen == gen ? env_of(args[0]) : NULL;
+    if (env && gen == page->gen) count_step(track, gen, env, args[0], result, 0);
+    return result;
+}
+
 static PyObject *call_model(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
-    uint32_t before = track->inside, within = track->within_phase, iteration = g.iteration;
+    uint32_t before = track->inside, within = track->within_phase, row = g.row;
     uint64_t gen = track->gen;
     Site *site = within ? NULL : site_here();
     uint32_t phase = within ? within : site->phase;
@@ -255,8 +280,8 @@ static PyObject *call_model(Hooked *hooked, Track *track, PyObject *const *args,
     track->inside = before;
     track->model = model;
     if (track->gen != gen || gen != page->gen || !node) return result;
-    /* over the end of an iteration it stays as guessed: part of its time is in a row already */
-    if (site && !hooked->transparent && g.iteration == iteration && track->pending_count < PENDING) {
+    /* over the end of a row it stays as guessed: part of its time is in a row already */
+    if (site && !hooked->transparent && g.row == row && track->pending_count < PENDING) {
         NodeRec *rec = node->rec;
         Pending *span = &track->pending[track->pending_count++];
         *span = (Pending){.node = node, .site = site, .phase = phase ? phase : PHASE_COLLECT, .own = rec->self_ns - own,
@@ -286,7 +311,7 @@ static PyObject *call_span(Hooked *hooked, Track *track, PyObject *const *args, 
     if (track->gen != gen || gen != page->gen) return result;
     if (hooked->role == ROLE_PHASE) resolve(track, phase ? phase : hooked->event);
     if (result) {
-        count_done(hooked, track, result);
+        count_done(hooked, track);
         AFTER(track->phase);
     }
     return result;
@@ -297,7 +322,8 @@ static PyObject *hooked_call(PyObject *object, PyObject *const *args, size_t nar
     Track *track = self;
     if ((!page->gen && !g.want) || (UNLIKELY(track->gen != page->gen) && !(track = wake())))
         return PyObject_Vectorcall(hooked->function, args, nargs, keywords);
-    if (hooked->role == ROLE_ENV) return call_env(hooked, track, args, nargs, keywords);
+    if (LIKELY(hooked->role == ROLE_ENV)) return call_env(hooked, track, args, nargs, keywords);
+    if (hooked->role == ROLE_TRIAL) return call_trial(hooked, track, args, nargs, keywords);
     if (track->inside & hooked->within || hooked->transparent) return PyObject_Vectorcall(hooked->function, args, nargs, keywords);
     if (hooked->role == ROLE_LISTS && !(PyVectorcall_NARGS(nargs) && (PyList_Check(args[0]) || PyTuple_Check(args[0]))))
         return PyObject_Vectorcall(hooked->function, args, nargs, keywords);
@@ -369,12 +395,24 @@ static PyObject *hooked_get(PyObject *hooked, PyObject *object, PyObject *type) 
 
 static PyObject *revive; /* (function, role) -> the function, hooked again in another process */
 
+/* Is `name` one of the folders of a path, or the module it leads to? */
+static int path_has(const char *path, const char *name) {
+    size_t length = strlen(name);
+    for (const char *part = path; part; part = (part = strpbrk(part, "/\\")) ? part + 1 : NULL) {
+        const char *end = part + strcspn(part, "/\\");
+        size_t size = (size_t)(end - part);
+        if (!*end && size > 3 && !memcmp(end - 3, ".py", 3)) size -= 3;
+        if (size == length && !memcmp(part, name, length)) return 1;
+    }
+    return 0;
+}
+
 /* Is it pickled by value? cloudpickle does that to classes of the main module, and a name would then lead to another class. */
 static int pickled_by_value(void) {
     PyFrameObject *frame = PyEval_GetFrame();
     PyCodeObject *code = frame ? PyFrame_GetCode(frame) : NULL;
     const char *file = code ? PyUnicode_AsUTF8(code->co_filename) : NULL;
-    int found = file && (strstr(file, "cloudpickle") || strstr(file, "dill"));
+    int found = file && (path_has(file, "cloudpickle") || path_has(file, "dill"));
     Py_XDECREF(code);
     PyErr_Clear();
     return found;

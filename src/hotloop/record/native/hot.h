@@ -40,10 +40,10 @@ FLATTEN void put_event(Track *track, Node *node, uint64_t start, uint64_t dur, u
     }
 }
 
-/* Full events are kept for iterations 0, 1, 2, 10, 20, 40, 80, ...: the number of windows grows with the logarithm of
+/* Full events are kept for the rows of iterations 0, 1, 2, 10, 20, 40, 80, ...: the number of windows grows with the logarithm of
  * the run. Between them the ring holds the latest. */
 static void next_window(void) {
-    uint64_t i = g.iteration, total = g.conf.is_child ? g.conf.child_log_events : g.conf.log_events, want = 0;
+    uint64_t i = g.row, total = g.conf.is_child ? g.conf.child_log_events : g.conf.log_events, want = 0;
     if (i == 0) want = total / 2;
     else if (i < 3 || (i % 10 == 0 && __builtin_popcountll(i / 10) == 1)) want = total / 16;
     g.log_left = want < g.log_room ? want : g.log_room;
@@ -140,6 +140,11 @@ FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
     frame->below = below;
     frame->zone = zone;
     frame->start = at;
+    if (node->work != g.work) {
+        node->work = g.work;
+        node->self_at_work = node->rec->self_ns;
+        node->count_at_work = node->rec->count;
+    }
     frame->flags = UNLIKELY(node->parent != below || track->crooked) ? crooked_flags(track, node) : 0;
     TrackRec *rec = track->rec;
     if (LIKELY(depth < TRACK_FRAMES)) {

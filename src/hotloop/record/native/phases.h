@@ -15,9 +15,12 @@
 enum { PHASE_NONE, PHASE_COLLECT, PHASE_LEARN, PHASE_EVAL, PHASE_LOG, PHASE_CHECKPOINT, PHASE_TRANSFER, PHASE_WAIT, PHASE_STARTUP };
 _Static_assert(DECIDING == PHASE_EVAL + 1, "the phases an event can decide");
 
+/* What is open on a track; a hook is passed by while one of its `within` is. */
+enum { IN_ENV = 1, IN_MODEL = 2, IN_LEARN = 4, IN_LOG = 8, IN_SAVE = 16, IN_PHASE = 32, IN_DATA = 64, IN_RENDER = 128, IN_TRIAL = 256 };
+
 static Zone *gap_zones[DECIDING][DECIDING]; /* [after][before]; these live as long as the process */
 static Zone *startup_zone, *end_zone;
-enum { ITERATION_LEAST_NS = 20000000 }; /* loops that learn after every step would otherwise close thousands a second */
+enum { ITERATION_LEAST_NS = 20000000 }; /* loops that learn after every step would otherwise write thousands of rows a second */
 
 /* ---- places that call a model ---- */
 
@@ -141,16 +144,34 @@ static void settle_phases(int ending) {
         Track *track = g.tracks[i];
         if (track->retired || track->gen != g.gen) continue;
         unresolved(track, ending ? end_zone : gap_zones[track->phase][track->phase]);
-        if (ending && track->phase) end_waits(track);
     }
 }
 
-/* An env step begins: has something been learned since the last iteration began? Without any learning, an episode ends one. */
+/* After the last row: these waits may have begun in an earlier one. */
+static void settle_waits(void) {
+    for (uint32_t i = 0; i < g.track_count; i++) {
+        Track *track = g.tracks[i];
+        if (!track->retired && track->gen == g.gen && track->phase) end_waits(track);
+    }
+}
+
+/* Has something been learned since the iteration began? Without any learning, an episode ends one. */
+FLATTEN int iteration_due(void) { return g.learned || (g.episode_ended && !g.learns); }
+
+/* An env step begins: is an iteration over? Every one is counted; short ones share a row. */
 FLATTEN void maybe_iterate(Track *track) {
-    int due = g.learned || (g.episode_ended && !g.learns);
-    if (LIKELY(!due) || g.manual_steps || track->last - sh.head->iter_start_ns < ITERATION_LEAST_NS) return;
+    if (LIKELY(!iteration_due()) || g.manual_steps) return;
     g.learned = g.episode_ended = 0;
-    do_step();
+    if (track->last - sh.head->iter_start_ns >= ITERATION_LEAST_NS) do_step();
+    else g.iteration++, g.unwritten++;
+}
+
+/* Recording ends: the last iteration is over too, if something was learned in it. Every track is accounted for up to now. */
+static void end_iterations(void) {
+    uint32_t due = !g.manual_steps && g.in_loop && iteration_due();
+    if (!due && !g.unwritten) return;
+    g.learned = g.episode_ended = 0;
+    close_last(due, end_zone ? end_zone->label : NULL);
 }
 
 /* phases_start(zones): a list of (after, before, zone), and the zones of start-up and end. */

@@ -8,7 +8,8 @@
 
 #include "hot.h"
 
-static const char *const RESERVED_COUNTERS[] = {"env_steps", "updates", "samples", "episodes", "resets"};
+static const char *const RESERVED_COUNTERS[] = {"env_steps", "updates", "samples", "episodes", "resets", "autoresets"};
+enum { COUNTER_ENV_STEPS, COUNTER_EPISODES = 3, COUNTER_RESETS, COUNTER_AUTORESETS };
 enum { WORK_COUNTERS = 2 }; /* env_steps and updates bound the training loop */
 
 static int counter_add(PyObject *name) {
@@ -41,6 +42,8 @@ static void counters_start(void) {
 static void work_done(uint64_t at) {
     if (!sh.head->first_work_ns) sh.head->first_work_ns = at;
     sh.head->last_work_ns = at;
+    g.work++;
+    g.work_paused_ns = sh.head->paused_ns;
 }
 
 /* Work that hooks count themselves; what the script says of it is kept apart, or it would count twice. */
@@ -151,6 +154,47 @@ COLD static uint32_t rows_merge(uint32_t which, uint32_t used) {
     return out;
 }
 
+/* Whatever has time in this row is on the list of touched nodes. */
+static void touch_open(Track *track) {
+    touch(track->root);
+    touch(track->profiler);
+    touch(track->top);
+    if (track->idle) touch(track->idle);
+    for (uint32_t d = 0; d < track->depth; d++) touch(track->frames[d].node);
+}
+
+/* The row of the iterations since the last one; `tails`: without what came after the last work. */
+static void put_row(uint32_t iterations, uint64_t at, int tails) {
+    Header *h = sh.head;
+    if (!g.row_words_max || !scratch_ready()) return;
+    uint32_t which = (uint32_t)(h->iter_state >> 32), used = (uint32_t)h->iter_state;
+    while (used + g.row_words_max / 4 > g.row_words_max) {
+        used = rows_merge(which, used);
+        which = !which;
+    }
+    uint32_t count = 0;
+    int64_t increments[COUNTER_SLOTS] = {0};
+    for (uint32_t i = 0; i < g.touched_count; i++) {
+        Node *node = g.touched[i];
+        uint64_t self_ns = node->rec->self_ns - node->self_at_step, calls = node->rec->count - node->count_at_step;
+        if (tails) {
+            self_ns -= node->tail;
+            if (node->work == g.work && node->count_at_work >= node->count_at_step) calls = node->count_at_work - node->count_at_step;
+        }
+        node->self_at_step = node->rec->self_ns;
+        node->count_at_step = node->rec->count;
+        if (self_ns || calls) count = scratch_add(count, node->path, (uint32_t)calls, self_ns);
+    }
+    for (uint32_t i = 0; i < g.counters; i++) {
+        increments[i] = (int64_t)(h->counters[i].total - h->counters[i].at_step);
+        h->counters[i].at_step = h->counters[i].total;
+    }
+    RowRec row = {.first = g.iteration - g.unwritten, .merged = iterations, .start_ns = h->iter_start_ns, .end_ns = at};
+    used += row_write(rows_of(which) + used, row, count, increments);
+    publish(&h->iter_state, (uint64_t)which << 32 | used);
+}
+
+/* Close an iteration, and with it the row it shares with the short ones before it. */
 static void do_step(void) {
     Track *track = self;
     if (track->gen != page->gen && !(track = wake())) return;
@@ -159,43 +203,72 @@ static void do_step(void) {
         Track *other = g.tracks[i];
         if (other->retired || other->gen != g.gen) continue;
         settle(other, at);
-        touch(other->root);
-        touch(other->profiler);
-        touch(other->top);
-        if (other->idle) touch(other->idle);
-        for (uint32_t d = 0; d < other->depth; d++) touch(other->frames[d].node);
+        touch_open(other);
     }
     settle_phases(0);
-    Header *h = sh.head;
-    if (g.row_words_max && scratch_ready()) {
-        uint32_t which = (uint32_t)(h->iter_state >> 32), used = (uint32_t)h->iter_state;
-        while (used + g.row_words_max / 4 > g.row_words_max) {
-            used = rows_merge(which, used);
-            which = !which;
-        }
-        uint32_t count = 0;
-        int64_t increments[COUNTER_SLOTS] = {0};
-        for (uint32_t i = 0; i < g.touched_count; i++) {
-            Node *node = g.touched[i];
-            uint64_t self_ns = node->rec->self_ns - node->self_at_step, calls = node->rec->count - node->count_at_step;
-            node->self_at_step = node->rec->self_ns;
-            node->count_at_step = node->rec->count;
-            if (self_ns || calls) count = scratch_add(count, node->path, (uint32_t)calls, self_ns);
-        }
-        for (uint32_t i = 0; i < g.counters; i++) {
-            increments[i] = (int64_t)(h->counters[i].total - h->counters[i].at_step);
-            h->counters[i].at_step = h->counters[i].total;
-        }
-        RowRec row = {.first = g.iteration, .merged = 1, .start_ns = h->iter_start_ns, .end_ns = at};
-        used += row_write(rows_of(which) + used, row, count, increments);
-        publish(&h->iter_state, (uint64_t)which << 32 | used);
-    }
-    g.touched_count = 0;
+    put_row(g.unwritten + 1, at, 0);
+    g.touched_count = g.unwritten = 0;
     g.iteration++;
-    h->iter_start_ns = at;
-    publish(&h->iterations, g.iteration);
+    g.row++;
+    sh.head->iter_start_ns = at;
+    publish(&sh.head->iterations, g.iteration);
     work_done(at);
     next_window();
     charge(track, now());
+}
+
+/* Takes time off what the node has in this row. */
+static uint64_t take_tail(Node *node, uint64_t most) {
+    uint64_t has = node->rec->self_ns - node->self_at_step - node->tail, taken = has < most ? has : most;
+    node->tail += taken;
+    return taken;
+}
+
+/* How much of the track's time came after an instant: of this life and the one before it, which ended with a pause or a thread. */
+static uint64_t lived_since(const Track *track, uint64_t from, uint64_t paused) {
+    const TrackRec *rec = track->rec;
+    uint64_t birth = rec->lives[rec->life].birth_ns, before = rec->lives[!rec->life].birth_ns;
+    uint64_t ended = before + rec->lives[rec->life].self_before - rec->lives[!rec->life].self_before;
+    if (before > from) return track->last > from + paused ? track->last - from - paused : 0; /* there may be more before these */
+    uint64_t first = birth > from ? birth : from, second = before > from ? before : from;
+    return (track->last > first ? track->last - first : 0) + (ended > second ? ended - second : 0);
+}
+
+/* What the track's nodes have in this row from after the last work. Of spans that were opened since, this is known; the rest is
+ * the end's, the root's, ours, or that of spans still open. */
+static void find_tails(Track *track, uint64_t end, uint64_t paused, Label *end_label) {
+    uint64_t left = lived_since(track, end, paused);
+    for (Node *node = track->nodes; node; node = node->next) {
+        node->tail = 0;
+        if (node->work != g.work || node->rec->self_ns <= node->self_at_work) continue;
+        uint64_t known = node->rec->self_ns - node->self_at_work;
+        left -= take_tail(node, known < left ? known : left);
+    }
+    for (Node *node = track->nodes; node; node = node->next)
+        if (node->label == end_label) left -= take_tail(node, left);
+    left -= take_tail(track->root, left);
+    left -= take_tail(track->profiler, left);
+    for (uint32_t d = track->depth; d-- > 0;) left -= take_tail(track->frames[d].node, left);
+    for (int opened = 0; opened < 2; opened++)
+        for (Node *node = track->nodes; node && left; node = node->next)
+            if ((node->work == g.work) == opened) left -= take_tail(node, left);
+}
+
+/* The last row ends with the last work. What comes after it (files that close, results that are printed) is in no row. */
+static void close_last(uint32_t due, Label *end_label) {
+    Header *h = sh.head;
+    uint64_t paused = h->paused_ns - g.work_paused_ns, at = h->last_work_ns;
+    if (at + paused < h->iter_start_ns) return;
+    for (uint32_t i = 0; i < g.track_count; i++) {
+        Track *track = g.tracks[i];
+        if (track->gen != g.gen) continue;
+        if (!track->retired) touch_open(track);
+        find_tails(track, at, paused, end_label);
+    }
+    put_row(g.unwritten + due, at + paused, 1);
+    g.touched_count = g.unwritten = 0;
+    g.iteration += due;
+    g.row++;
+    publish(&h->iterations, g.iteration);
 }
 #endif

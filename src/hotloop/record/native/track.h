@@ -50,6 +50,9 @@ typedef struct Track {
     int retired, is_virtual;
     uint32_t inside, within_phase, phase; /* hooks that are open, the phase they say, the last event's */
     PyObject *model;                      /* the outermost model call, borrowed */
+    PyObject *env;                        /* the environment whose call is the outermost here, borrowed */
+    uint64_t env_calls, resets;           /* how many such calls; how many resets ended, for those that hold them */
+    uint32_t handed_by;                   /* the track + 1 that handed over what runs here, from inside an environment */
     uint64_t events;                      /* how many there were */
     uint64_t gap_mark;                    /* of the root's own time, what has its phase */
     uint32_t pending_count;
@@ -62,7 +65,9 @@ static struct {
     Track **tracks;
     uint32_t track_count, track_room;
     Track *spares;
-    uint32_t iteration;
+    uint32_t iteration, unwritten, row; /* iterations counted, those of them in no row yet; rows */
+    uint64_t work, work_paused_ns;      /* changes with every env step and update; time paused before the latest */
+    uint64_t trial_counted;             /* env steps counted within calls that may be an environment's */
     Node **touched;
     uint32_t touched_count, touched_room;
     EntryRec *scratch;
@@ -139,11 +144,11 @@ COLD static void mark_touched(Node *node) {
         g.touched_room = room;
     }
     g.touched[g.touched_count++] = node;
-    node->marked_in = g.iteration + 1;
+    node->marked_in = g.row + 1;
 }
 
 FLATTEN void touch(Node *node) {
-    if (UNLIKELY(node->marked_in != g.iteration + 1)) mark_touched(node);
+    if (UNLIKELY(node->marked_in != g.row + 1)) mark_touched(node);
 }
 
 static Node *add_node(Track *track, uint32_t path, Label *label, Node *parent) {
@@ -306,7 +311,8 @@ static Track *track_alloc(void) {
 static void track_spare(Track *track) {
     track->gen = UNATTACHED;
     track->retired = track->inherited = track->depth = track->crooked = 0;
-    track->inside = track->within_phase = 0;
+    track->inside = track->within_phase = track->handed_by = 0;
+    track->env = NULL;
     track->spare = g.spares;
     g.spares = track;
 }
@@ -345,7 +351,8 @@ COLD static Track *track_for_thread(void) {
     if (track && track->name_hash != hash && retired < 64) track = NULL; /* names never seen: up to 64 free tracks */
     if (track) {
         track->retired = 0;
-        track->inside = track->within_phase = track->pending_count = 0;
+        track->inside = track->within_phase = track->pending_count = track->handed_by = 0;
+        track->env = NULL;
         track->gap_mark = track->root->rec->self_ns;
         begin_life(track, now());
         track->rec->tid = track->tid = (uint64_t)syscall(SYS_gettid);
@@ -436,7 +443,9 @@ COLD static int session_begin(void) {
     }
     g.pid = getpid();
     g.gen++;
-    g.track_count = g.touched_count = g.iteration = 0;
+    g.track_count = g.touched_count = g.iteration = g.unwritten = g.row = 0;
+    g.work = 1;
+    g.work_paused_ns = 0;
     g.in_loop = g.learned = g.episode_ended = g.manual_steps = g.hook_counts = 0;
     g.learns = g.expects;
     g.log_left = 0;
@@ -483,7 +492,8 @@ COLD static void forget_parent(void) {
     g.conf.parent_shard = sh.head->shard_id;
     g.conf.is_child = 1;
     self->inside = self->within_phase = 0; /* the calls open at the fork are the parent's */
-    self->model = NULL;
+    self->model = self->env = NULL;
+    self->handed_by = 0;
     munmap(sh.base, sh.limit);
     memset(&sh, 0, sizeof sh);
     tree_forget(0);
@@ -545,6 +555,9 @@ static void session_resume(void) {
 }
 
 static void settle_phases(int ending);
+static void settle_waits(void);
+static void end_iterations(void);
+static void envs_end(void);
 
 static void session_end(void) {
     sampler_stop();
@@ -552,6 +565,11 @@ static void session_end(void) {
         for (uint32_t i = 0; i < g.track_count; i++)
             if (!g.tracks[i]->retired) settle(g.tracks[i], now());
         settle_phases(1);
+    }
+    if (sh.head && g.pid == getpid()) {
+        envs_end();
+        end_iterations();
+        if (page->gen) settle_waits();
     }
     session_pause();
     if (sh.head && g.pid != getpid()) forget_parent();

@@ -29,8 +29,10 @@ typedef struct Node {
     Label *label;
     struct Node *parent, *next; /* next: of the same track */
     uint32_t id, path, slow;
-    uint32_t marked_in; /* iteration + 1 in which it was put on the list of touched nodes */
+    uint32_t marked_in; /* row + 1 in which it was put on the list of touched nodes */
     uint64_t self_at_step, count_at_step;
+    uint64_t work, self_at_work, count_at_work; /* when it was first opened after the latest work: which that was, its numbers then */
+    uint64_t tail;                              /* see find_tails() */
     uint64_t event, self_at_event; /* of a wait: the last event before it, and its own time then */
 } Node;
 

@@ -2,7 +2,8 @@
 
 What lives here: the same names as `hotloop.record._zone` (its stub is the contract for both), in rooms named after the
 native headers: tree (labels, paths, nodes, tracks), spans (enter, leave, lift, hand over), rows (iterations, counters),
-session (start, pause, end, forks), waits, phases (deferred labelling, start-up), hooks (roles, classes, garbage), sampler.
+session (start, pause, end, forks), waits, phases (deferred labelling, start-up), environments (who they are, what their
+steps count), hooks (roles, classes, garbage), sampler.
 
 Invariant: same calls, same file. What only the native recorder has:
 - it sees forks that no Python hook sees;
@@ -17,8 +18,9 @@ Invariant: same calls, same file. What only the native recorder has:
 
 from __future__ import annotations
 
+from .environments import set_on_env
 from .hooks import expect_updates, gc_pause, hook, set_revive, watch_classes, within, zone
-from .lifting import adopt, depth, here, lift, lower, release
+from .lifting import adopt, depth, here, lift, lower, origin, release
 from .phases import phases_start
 from .readings import charge, note_gpu_peak, note_memory, now, settle
 from .rows import count, count_seen, step
@@ -76,6 +78,7 @@ __all__ = [
     "note_memory",
     "now",
     "open",
+    "origin",
     "pause",
     "phases_start",
     "profile",
@@ -84,6 +87,7 @@ __all__ = [
     "resume",
     "set_callbacks",
     "set_on_edge",
+    "set_on_env",
     "set_on_loop",
     "set_on_step",
     "set_revive",

@@ -14,21 +14,33 @@ from typing import Any
 
 from ...model.phase import COLLECT, EVAL
 from ...store import schema as s
+from .environments import (
+    HELD_BY_NONE,
+    HELD_INSIDE,
+    OUTERMOST,
+    Env,
+    Holder,
+    count_env,
+    count_reset,
+    count_step,
+    env_of,
+    find_holder,
+    watch_step,
+)
+from .lifting import IN_TRIAL, adopt
 from .phases import Pending, Site, begin_loop, note_wait, resolve
 from .readings import charge, settle
-from .rows import close_iteration, count, work_done
+from .rows import iterate, work_done
 from .spans import GC_PAUSE, Zone, current_track, outside, wake_for_span, zone_of
 from .tree import BUSY, Track, state
 
 LOCAL = state.local
-ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE = range(5)
+ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE, ROLE_TRIAL = range(6)
 IN_MODEL, IN_LEARN = 2, 4  # of what may be open on a track, what means something here
 COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE = range(4)
 DECIDING = EVAL + 1  # the phases an event can decide, and none
-ITERATION_LEAST_NS = 20_000_000  # loops that learn after every step would otherwise close thousands a second
 MOST_SITES = 4096
 BY_VALUE = ("cloudpickle", "dill")
-_ENV_STEPS, _EPISODES, _RESETS = (s.H_COUNTERS + index * s.COUNTER_WORDS + 2 for index in (0, 3, 4))
 
 _sites: dict[tuple[int, int], Site] = {}  # by code object and instruction
 _revive: list[Any] = []
@@ -38,8 +50,8 @@ class Hooked:
     """A function whose calls mean something in a training loop."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_after", "_calls", "_counts", "_event", "_every", "_function", "_inside", "_layers",
-        "_role", "_transparent", "_within", "_zones",
+        "__dict__", "__weakref__", "_after", "_aside", "_calls", "_counts", "_event", "_every", "_function", "_inside",
+        "_layers", "_role", "_transparent", "_within", "_zones",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +61,7 @@ class Hooked:
         self._function, self._role, self._zones = function, role, zones
         self._event, self._inside, self._within, self._counts = event, inside, within, counts
         self._after, self._every, self._calls = after, every or 1, 0
+        self._aside = False  # no environment's, for good
         self._transparent = False  # holds an event of its own: no span, only what is in it
         self._layers: dict[type, Zone | None] = {}
         for name in ("__doc__", "__module__"):  # a class has these itself; the rest is found by __getattr__
@@ -68,7 +81,7 @@ class Hooked:
         """Pickled by name, as functions are; by value where classes are (a name would then lead to another class)."""
         role = self.__dict__.get("role")
         file = sys._getframe(1).f_code.co_filename
-        if _revive and role is not None and any(name in file for name in BY_VALUE):
+        if _revive and role is not None and _path_has(file, BY_VALUE):
             return _revive[0], (self._function, role)
         return self._function.__qualname__
 
@@ -83,6 +96,8 @@ class Hooked:
                 return self._function(*args, **keywords)
         if self._role == ROLE_ENV:
             return self._call_env(track, args, keywords)
+        if self._role == ROLE_TRIAL:
+            return self._function(*args, **keywords) if self._aside else self._call_trial(track, args, keywords)
         if track.inside & self._within or self._transparent:
             return self._function(*args, **keywords)
         if self._role == ROLE_LISTS and not (args and isinstance(args[0], (list, tuple))):
@@ -94,30 +109,38 @@ class Hooked:
     # ---- roles ----
 
     def _call_env(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        layer = self._layer_of(args)
         gen = track.gen
-        if track.inside & self._within:  # a layer of an environment
-            if layer is None or (track.depth and track.frames[track.depth - 1].zone is layer):  # super().step()
-                return self._function(*args, **keywords)
-            layer.__enter__()
-            try:
-                return self._function(*args, **keywords)
-            finally:
-                layer.__exit__()
+        env = None
+        if track.inside & self._within:
+            if track.env is None and args and self._counts:
+                return self._call_inside(track, env_of(args[0]), None, args, keywords)
+            return self._call_layer(track, args, keywords)
+        layer = self._layer_of(args)
+        held, holder = HELD_BY_NONE, None
+        if args and self._counts:
+            env = env_of(args[0])
+            if env.nest != OUTERMOST:
+                held, holder = find_holder(track, env, args[0], self._counts == COUNT_STEP)
+                if not track.gen == gen == state.gen_on:
+                    return self._function(*args, **keywords)
+                if held == HELD_INSIDE:
+                    return self._call_inside(track, env, holder, args, keywords)
         _event_begins(track, self._event)
         if not state.in_loop and self._counts != COUNT_RESET:
             _begin_loop(track)
         if track.depth and track.frames[0].zone is state.reserved["(handed over)"]:
             _change(track, _tell_waiting, self._event)
-        if track.within_phase != EVAL:
+        if track.within_phase != EVAL and not held:
             _maybe_iterate(track)
         before = track.inside
         zone = self._zone_in(track.within_phase)
         track.inside |= self._inside
         zone.__enter__()
-        began = track.last
-        collects = self._counts == COUNT_STEP and track.within_phase != EVAL and bool(args) and track.gen == state.gen_on
-        slot = _env_slot(args[0]) if collects else None
+        began, resets, outer = track.last, track.resets, track.env
+        track.env = args[0] if args else ...
+        track.env_calls += 1
+        collects = self._counts == COUNT_STEP and track.within_phase != EVAL and gen == state.gen_on
+        slot = env.record() if env is not None and collects else None
         if layer is not None:
             layer.__enter__()
         try:
@@ -126,15 +149,123 @@ class Hooked:
             if layer is not None:
                 layer.__exit__()
             zone.__exit__()
-            track.inside = before
+            track.inside, track.env = before, outer
         if track.gen == gen == state.gen_on:
             if slot is not None:
-                _count_env(slot, track, layer, track.last - began)
-            self._finish(track, args, result, track.phase)
+                count_env(slot, track, layer, track.last - began)
+            if self._counts == COUNT_STEP:
+                _guard(count_step, track, gen, env, args[0] if args else None, result, held != HELD_BY_NONE)
+            elif self._counts == COUNT_RESET:
+                _guard(count_reset, track, env, resets)
+            if held and env is not None and holder is not None and gen == state.gen_on:
+                _guard(watch_step, env, holder)
+            self._call_after(args, result, track.phase)
         return result
 
+    def _call_inside(
+        self, track: Track, env: Env, holder: Holder | None, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """The outermost call of an environment on this thread that is part of another's call on another one."""
+        layer = self._layer_of(args)
+        gen, resets, depth, before, phase = track.gen, track.resets, track.depth, track.inside, track.within_phase
+        outer = holder.track if holder is not None else _track_by_id(track.handed_by)
+        if holder is not None and outer is not None:
+            node = outer.top
+            while node.label.kind == s.KIND_WAIT and node.parent is not None:
+                node = node.parent
+            adopt(state.head[s.H_SHARD_ID], node.path)
+            track.inside |= self._inside
+            if outer.within_phase == EVAL:
+                track.within_phase = EVAL
+        handed, opened = track.depth > depth, track.env
+        track.env = args[0]
+        track.env_calls += 1
+        slot = env.record() if self._counts == COUNT_STEP and track.within_phase != EVAL else None
+        if layer is not None:
+            layer.__enter__()
+        began = track.last
+        done, result, ended = False, None, began
+        try:
+            result = self._function(*args, **keywords)
+            done = True
+        finally:
+            if layer is not None:
+                layer.__exit__()
+            ended = track.last
+            if handed:
+                state.reserved["(handed over)"].__exit__()
+            track.env = opened
+            if done and track.gen == gen == state.gen_on:
+                if self._counts == COUNT_RESET:
+                    _guard(count_reset, track, env, resets)
+                    if outer is not None:
+                        outer.resets += 1  # it holds this one
+                else:
+                    if slot is not None:
+                        count_env(slot, track, layer, ended - began)
+                    if holder is not None:
+                        _guard(count_step, track, gen, env, args[0], result, True)
+                        if gen == state.gen_on:
+                            _guard(watch_step, env, holder)
+            track.inside, track.within_phase = before, phase
+        return result
+
+    def _call_layer(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Within an environment, on the same thread."""
+        layer = self._layer_of(args)
+        gen, resets = track.gen, track.resets
+        if layer is not None and track.depth and track.frames[track.depth - 1].zone is layer:  # super().step()
+            layer = None
+        if layer is not None:
+            layer.__enter__()
+        try:
+            result = self._function(*args, **keywords)
+        finally:
+            if layer is not None:
+                layer.__exit__()
+        if self._counts == COUNT_RESET and track.gen == gen == state.gen_on:
+            _guard(count_reset, track, None, resets)
+        return result
+
+    def _call_trial(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Perhaps an environment's step. The call that shows it to be one counts, unless steps within it did."""
+        gen, counted, before = track.gen, state.trial_counted, track.inside
+        track.inside |= IN_TRIAL
+        try:
+            result = self._function(*args, **keywords)
+        finally:
+            track.inside = before
+        if not track.gen == gen == state.gen_on or self._role != ROLE_TRIAL:
+            return result
+        verdict = self._judge(result)
+        self._aside = verdict < 0
+        if verdict <= 0 or not track.gen == gen == state.gen_on:
+            return result
+        self._role, self._after = ROLE_ENV, None
+        if before & self._within or state.trial_counted != counted or not args:
+            return result
+        _event_begins(track, self._event)
+        if not state.in_loop:
+            _begin_loop(track)
+        if track.gen == gen == state.gen_on:
+            _guard(count_step, track, gen, env_of(args[0]), args[0], result, False)
+        return result
+
+    def _judge(self, result: Any) -> int:
+        """Looks at the result: 1 it is an environment's, -1 it never will be, 0 not known yet."""
+        if self._after is None:
+            return -1
+        settle()
+        try:
+            verdict = self._after(result)
+        except Exception:
+            state.lose("internal")
+            verdict = -1
+        charge()
+        return verdict if isinstance(verdict, int) else -1
+
     def _call_model(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        before, model, gen, iteration = track.inside, track.model, track.gen, state.iteration
+        before, model, gen, row = track.inside, track.model, track.gen, state.row
         site = None if track.within_phase else _site_here()
         phase: int = track.within_phase if site is None else site.phase
         if self._inside & IN_MODEL:
@@ -150,8 +281,8 @@ class Hooked:
             zone.__exit__()
             track.inside, track.model = before, model
             alive = track.gen == gen == state.gen_on
-            # over the end of an iteration it stays as guessed: part of its time is in a row already
-            waits = alive and not self._transparent and state.iteration == iteration and len(track.pending) < Pending.MOST
+            # over the end of a row it stays as guessed: part of its time is in a row already
+            waits = alive and not self._transparent and state.row == row and len(track.pending) < Pending.MOST
             if waits and site is not None and node is not None:
                 span = Pending(node, self._zones, site, phase or COLLECT, node.self_ns - own, node.total - total)
                 track.pending.append(span)
@@ -209,16 +340,9 @@ class Hooked:
         return zone
 
     def _finish(self, track: Track, args: tuple[Any, ...], result: Any, phase: int) -> None:
-        try:
-            if self._counts == COUNT_STEP:
-                _count_step(track, result)
-            elif self._counts == COUNT_RESET:
-                state.head[_RESETS] += 1
-            elif self._counts == COUNT_UPDATE:
-                state.learned = state.learns = True
-                work_done(track.last)
-        except Exception:
-            state.lose("internal")
+        if self._counts == COUNT_UPDATE:
+            state.learned = state.learns = True
+            work_done(track.last)
         self._call_after(args, result, phase)
 
     def _call_after(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
@@ -244,6 +368,24 @@ def hook(
         raise ValueError("zones: one per phase, the first always")
     _site_of_function(zones[0], function)
     return Hooked(function, role, zones, event, inside, within, counts, after, every)
+
+
+def _guard(action: Callable[..., None], *args: Any) -> None:
+    """A fault of ours is counted, not raised."""
+    try:
+        action(*args)
+    except Exception:
+        state.lose("internal")
+
+
+def _track_by_id(id_plus_one: int) -> Track | None:
+    return next((track for track in state.tracks if track.id + 1 == id_plus_one), None) if id_plus_one else None
+
+
+def _path_has(path: str, names: tuple[str, ...]) -> bool:
+    """Is one of them a folder of the path, or the module it leads to?"""
+    parts = path.replace("\\", "/").removesuffix(".py").split("/")
+    return any(name in parts for name in names)
 
 
 # ---- events ----
@@ -293,12 +435,8 @@ def _begin_loop(track: Track) -> None:
 
 
 def _maybe_iterate(track: Track) -> None:
-    """An env step begins: was something learned since the last iteration did? Without any learning, an episode ends one."""
-    if not (state.learned or (state.episode_ended and not state.learns)) or state.manual_steps:
-        return
-    if track.last - state.head[s.H_ITER_START_NS] >= ITERATION_LEAST_NS:
-        state.learned = state.episode_ended = False
-        _change(track, close_iteration)
+    if state.iteration_due() and not state.manual_steps:
+        _change(track, iterate)
 
 
 def _site_here() -> Site:
@@ -323,70 +461,6 @@ def _site_of_function(zone: Zone, function: Any) -> None:
 def expect_updates() -> None:
     """Something is going to learn, so episodes close no iterations."""
     state.learns = state.expects = True
-
-
-# ---- what a step did ----
-
-
-def _env_slot(env: Any) -> int | None:
-    """Its number, in the order they begin."""
-    return state.envs.setdefault(id(env), len(state.envs)) if len(state.envs) < s.ENV_SLOTS else state.envs.get(id(env))
-
-
-def _count_env(slot: int, track: Track, layer: Zone | None, ns: int) -> None:
-    """Steps by environment, so that one slow one among many can be named."""
-    at = s.H_ENVS + slot * s.ENV_WORDS
-    state.head[at] += 1
-    state.head[at + 1] += ns
-    state.head[at + 2] = track.id + 1
-    state.head[at + 3] = layer.label.id + 1 if layer is not None and layer.label is not None else 0
-
-
-def _length_of(value: Any) -> int:
-    """How many of them: the leading dimension of an array or tensor, else one."""
-    if isinstance(value, (float, int, dict)) or not hasattr(type(value), "__len__"):
-        return 1
-    try:
-        return max(1, len(value))
-    except Exception:
-        return 1
-
-
-def _read_flags(value: Any, n: int) -> list[bool] | None:
-    """A flag, or an array of them; None when they cannot be read without touching a device."""
-    if isinstance(value, bool):
-        return [value]
-    if isinstance(value, list):
-        return [flag is True for flag in list.__iter__(value)][:n]
-    try:
-        view = memoryview(value)
-    except Exception:
-        return None
-    with view:
-        if view.itemsize != 1 or not view.c_contiguous:
-            return None
-        return [byte != 0 for byte in view.tobytes()[:n]]
-
-
-def _count_step(track: Track, result: Any) -> None:
-    """Looking at a result may run its own code, which may end the recording: first look, then write."""
-    parts = tuple.__iter__(result) if isinstance(result, tuple) else ()
-    items = list(parts)
-    n = _length_of(items[1]) if len(items) >= 2 else 1
-    if track.within_phase == EVAL:
-        count("eval_env_steps", n)
-        return
-    done: set[int] = set()
-    for value in (*items[2:3], *(items[3:4] if len(items) >= 5 else ())):
-        done.update(index for index, flag in enumerate(_read_flags(value, n) or ()) if flag)
-    if track.gen != state.gen_on:
-        return
-    state.head[_ENV_STEPS] += n
-    state.hook_counts.add("env_steps")
-    state.head[_EPISODES] += len(done)
-    work_done(track.last)
-    if done:
-        state.episode_ended = True
 
 
 # ---- classes, garbage, phases by hand ----

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...model.phase import EVAL
 from ...store import schema as s
 from .spans import TRACK_FRAMES, close_top, current_track, push, put_event
 from .tree import Frame, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
+
+IN_ENV, IN_TRIAL = 1, 256
+CARRIED = IN_ENV | IN_TRIAL  # of what is open on a track, what goes with work that is handed over
 
 
 class Token:
@@ -141,8 +145,41 @@ def here() -> tuple[int, int] | None:
     return (state.head[s.H_SHARD_ID], track.top.path) if track else None
 
 
-def adopt(shard: int, path: int) -> None:
-    """Work handed over from elsewhere: spans hang below the path that handed it over until release()."""
+def _around(track: Track) -> int:
+    eval_bits = EVAL << 16 if track.within_phase == EVAL else 0
+    return track.inside & CARRIED | eval_bits | track.handed_by << 32
+
+
+def _be_around(track: Track, what: int) -> None:
+    track.inside = track.inside & ~CARRIED | what & CARRIED
+    if track.within_phase in (0, EVAL):
+        track.within_phase = what >> 16 & 0xFF
+    track.handed_by = what >> 32
+
+
+def origin() -> tuple[int, int, int] | None:
+    """What work that is handed over from here must know: where, and whether it is part of an environment or an evaluation."""
+    track = current_track()
+    if track is None:
+        return None
+    what = _around(track) & 0xFFFFFFFF
+    return (state.head[s.H_SHARD_ID], track.top.path, what | (track.id + 1) << 32 if what & IN_ENV else what)
+
+
+def adopt(shard: int, path: int, around: int = 0) -> int | None:
+    """Work handed over from elsewhere: spans hang below the path that handed it over until release(), which is to be given
+    the answer. In another process environments count by themselves."""
+    _adopt(shard, path)
+    track = current_track()
+    if track is None:
+        return None
+    before = _around(track)
+    if around and shard == state.head[s.H_SHARD_ID]:
+        _be_around(track, around)
+    return before
+
+
+def _adopt(shard: int, path: int) -> None:
     from .session import wake
 
     track = current_track() or wake()
@@ -165,8 +202,10 @@ def adopt(shard: int, path: int) -> None:
         push(track, handoff, node or track.overflow, at)
 
 
-def release() -> None:
+def release(before: int | None = None) -> None:
     """The work is done; until the next piece the thread is an idle worker, which is waiting."""
+    if before is not None and state.local.track is not None:
+        _be_around(state.local.track, before)
     track = current_track()
     if track is None:
         return

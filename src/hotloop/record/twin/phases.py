@@ -177,7 +177,12 @@ def settle_phases(ending: bool) -> None:
         if track.retired or track.gen not in (state.gen, BUSY):
             continue
         _unresolved(track, gaps.end if ending else gaps.between.get((track.phase, track.phase)))
-        if ending and track.phase:
+
+
+def settle_waits() -> None:
+    """After the last row: these waits may have begun in an earlier one."""
+    for track in state.tracks:
+        if not track.retired and track.gen in (state.gen, BUSY) and track.phase:
             _end_waits(track)
 
 

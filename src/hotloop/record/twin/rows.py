@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from ...store import schema as s
-from .phases import settle_phases
+from .phases import gaps, settle_phases
 from .readings import charge
 from .spans import current_track
-from .tree import BUSY, Track, state, touch
+from .tree import BUSY, Node, Track, state, touch
 
-RESERVED_COUNTERS = ("env_steps", "updates", "samples", "episodes", "resets")
+RESERVED_COUNTERS = ("env_steps", "updates", "samples", "episodes", "resets", "autoresets")
 WORK_COUNTERS = ("env_steps", "updates")  # they bound the training loop
 MASK64 = (1 << 64) - 1
+ITERATION_LEAST_NS = 20_000_000  # loops that learn after every step would otherwise write thousands of rows a second
 
 
 def counter_add(name: str) -> int | None:
@@ -44,6 +45,8 @@ def work_done(at_ns: int) -> None:
     if not header[s.H_FIRST_WORK_NS]:
         header[s.H_FIRST_WORK_NS] = at_ns
     header[s.H_LAST_WORK_NS] = at_ns
+    state.work += 1
+    state.work_paused_ns = header[s.H_PAUSED_NS]
 
 
 def _track() -> Track | None:
@@ -146,7 +149,8 @@ def _rows_merge(which: int, used: int) -> int:
 
 def step() -> None:
     """Close the current iteration of the training loop."""
-    track = _track()
+    track = _track()  # it may begin the recording
+    state.manual_steps = True
     if track is None:
         return
     gen = track.gen
@@ -156,7 +160,6 @@ def step() -> None:
             close_iteration(track)
     finally:
         track.gen = gen
-    state.manual_steps = True
     if state.on_step is not None:
         try:
             state.on_step(state.iteration, state.head[s.H_COUNTERS + 2])
@@ -165,56 +168,154 @@ def step() -> None:
         charge()  # what was printed is our time
 
 
+def _touch_open(track: Track) -> None:
+    """Whatever has time in this row is on the list of touched nodes."""
+    for node in (track.root, track.profiler, track.top, track.idle, *(frame.node for frame in track.frames[: track.depth])):
+        if node is not None:
+            touch(node)
+
+
+def iterate(track: Track) -> None:
+    """An env step begins, and with it an iteration. Every one is counted; short ones share a row."""
+    state.learned = state.episode_ended = False
+    if track.last - state.head[s.H_ITER_START_NS] >= ITERATION_LEAST_NS:
+        close_iteration(track)
+    else:
+        state.iteration += 1
+        state.unwritten += 1
+
+
 def close_iteration(track: Track) -> None:
+    """Close an iteration, and with it the row it shares with the short ones before it."""
     at = state.clock()
     for other in state.tracks:
         if other.retired or other.gen not in (state.gen, BUSY):
             continue
         other.settle(at)
-        for node in (other.root, other.profiler, other.top, other.idle, *(frame.node for frame in other.frames[: other.depth])):
-            if node is not None:
-                touch(node)
+        _touch_open(other)
     settle_phases(ending=False)
-    header = state.head
-    if state.rows_words:
-        assert state.shard is not None
-        which, used = header[s.H_ITER_STATE] >> 32, header[s.H_ITER_STATE] & 0xFFFFFFFF
-        while used + state.rows_words // 4 > state.rows_words:
-            used = _rows_merge(which, used)
-            which = 1 - which
-        entries: dict[int, list[int]] = {}
-        for node in state.touched:
-            self_ns, calls = node.self_ns, node.count
-            if self_ns != node.self_at_step or calls != node.count_at_step:
-                entry = entries.setdefault(node.path, [0, 0])
-                entry[0] += calls - node.count_at_step
-                entry[1] += self_ns - node.self_at_step
-            node.self_at_step, node.count_at_step = self_ns, calls
-        counts: dict[int, int] = {}
-        for index in state.counters.values():
-            where = s.H_COUNTERS + index * s.COUNTER_WORDS
-            increment = (header[where + 2] - header[where + 3]) & MASK64
-            header[where + 3] = header[where + 2]
-            if increment:
-                counts[index] = increment
-        row = _row_words(state.iteration, 1, header[s.H_ITER_START_NS], at, entries, counts)
-        words = state.shard.blocks[s.ITERATIONS][which].words
-        for index, word in enumerate(row, s.HEAD_WORDS + used):
-            words[index] = word
-        header[s.H_ITER_STATE] = which << 32 | used + len(row)
-    state.touched.clear()
-    state.iteration += 1
-    state.mark = state.iteration + 1
-    header[s.H_ITER_START_NS] = at
-    header[s.H_ITERATIONS] = state.iteration
+    _put_row(state.unwritten + 1, at, None)
+    _next_row(1)
+    state.head[s.H_ITER_START_NS] = at
     work_done(at)
     next_window()
     track.charge(state.clock())
 
 
+def _next_row(closed: int) -> None:
+    state.touched.clear()
+    state.unwritten = 0
+    state.iteration += closed
+    state.row += 1
+    state.mark = state.row + 1
+    state.head[s.H_ITERATIONS] = state.iteration
+
+
+def _put_row(iterations: int, at: int, tails: dict[Node, int] | None) -> None:
+    """The row of the iterations since the last one; `tails`: without what came after the last work."""
+    header = state.head
+    if not state.rows_words:
+        return
+    assert state.shard is not None
+    which, used = header[s.H_ITER_STATE] >> 32, header[s.H_ITER_STATE] & 0xFFFFFFFF
+    while used + state.rows_words // 4 > state.rows_words:
+        used = _rows_merge(which, used)
+        which = 1 - which
+    entries: dict[int, list[int]] = {}
+    for node in state.touched:
+        self_ns, calls = node.self_ns - node.self_at_step, node.count - node.count_at_step
+        if tails is not None:
+            self_ns -= tails.get(node, 0)
+            if node.work == state.work and node.count_at_work >= node.count_at_step:
+                calls = node.count_at_work - node.count_at_step
+        if self_ns or calls:
+            entry = entries.setdefault(node.path, [0, 0])
+            entry[0] += calls
+            entry[1] += self_ns
+        node.self_at_step, node.count_at_step = node.self_ns, node.count
+    counts: dict[int, int] = {}
+    for index in state.counters.values():
+        where = s.H_COUNTERS + index * s.COUNTER_WORDS
+        increment = (header[where + 2] - header[where + 3]) & MASK64
+        header[where + 3] = header[where + 2]
+        if increment:
+            counts[index] = increment
+    row = _row_words(state.iteration - state.unwritten, iterations, header[s.H_ITER_START_NS], at, entries, counts)
+    words = state.shard.blocks[s.ITERATIONS][which].words
+    for index, word in enumerate(row, s.HEAD_WORDS + used):
+        words[index] = word
+    header[s.H_ITER_STATE] = which << 32 | used + len(row)
+
+
+# ---- the last row ----
+
+
+def end_iterations() -> None:
+    """Recording ends: the last iteration is over too, if something was learned in it. Every track is accounted for up to now.
+
+    Its row ends with the last work. What comes after it (files that close, results that are printed) is in no row."""
+    due = not state.manual_steps and state.in_loop and state.iteration_due()
+    if not due and not state.unwritten:
+        return
+    state.learned = state.episode_ended = False
+    header = state.head
+    paused, at = header[s.H_PAUSED_NS] - state.work_paused_ns, header[s.H_LAST_WORK_NS]
+    if at + paused < header[s.H_ITER_START_NS]:
+        return
+    tails: dict[Node, int] = {}
+    for track in state.tracks:
+        if track.gen in (state.gen, BUSY):
+            if not track.retired:
+                _touch_open(track)
+            _find_tails(track, at, paused, tails)
+    _put_row(state.unwritten + due, at + paused, tails)
+    _next_row(due)
+
+
+def _lived_since(track: Track, start: int, paused: int) -> int:
+    """How much of the track's time came after an instant: of this life and the one before it, which ended with a pause or a
+    thread."""
+    lives = track.at + s.T_LIVES
+    now, earlier = lives + 2 * track.words[track.at + s.T_LIFE], lives + 2 * (1 - track.words[track.at + s.T_LIFE])
+    birth, before = track.words[now], track.words[earlier]
+    ended = before + track.words[now + 1] - track.words[earlier + 1]
+    if before > start:
+        return max(0, track.last - start - paused)  # there may be more before these
+    return max(0, track.last - max(birth, start)) + max(0, ended - max(before, start))
+
+
+def _find_tails(track: Track, end: int, paused: int, tails: dict[Node, int]) -> None:
+    """What the track's nodes have in this row from after the last work. Of spans that were opened since, this is known; the
+    rest is the end's, the root's, ours, or that of spans still open."""
+    left = _lived_since(track, end, paused)
+
+    def take(node: Node, most: int) -> None:
+        nonlocal left
+        taken = min(node.self_ns - node.self_at_step - tails.get(node, 0), most, left)
+        tails[node] = tails.get(node, 0) + taken
+        left -= taken
+
+    newest_first = list(reversed(track.nodes))
+    for node in newest_first:
+        if node.work == state.work and node.self_ns > node.self_at_work:
+            take(node, node.self_ns - node.self_at_work)
+    end_label = gaps.end.label if gaps.end is not None else None
+    for node in newest_first:
+        if node.label is end_label:
+            take(node, left)
+    take(track.root, left)
+    take(track.profiler, left)
+    for frame in reversed(track.frames[: track.depth]):
+        take(frame.node, left)
+    for opened in (False, True):
+        for node in newest_first:
+            if left and (node.work == state.work) is opened:
+                take(node, left)
+
+
 def next_window() -> None:
-    """Full events for iterations 0, 1, 2, 10, 20, 40, 80, ...; between them the ring holds the latest."""
-    i, want = state.iteration, 0
+    """Full events for the rows of iterations 0, 1, 2, 10, 20, 40, 80, ...; between them the ring holds the latest."""
+    i, want = state.row, 0
     total = state.options["child_log_events" if state.options["is_child"] else "log_events"]
     if i == 0:
         want = total // 2

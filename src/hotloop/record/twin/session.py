@@ -15,8 +15,9 @@ from typing import Any
 from ...store import schema as s
 from ...store.writer import ShardWriter, drop
 from . import sampler
-from .phases import settle_ended, settle_phases
-from .rows import counters_start, next_window
+from .environments import envs_end, envs_start
+from .phases import settle_ended, settle_phases, settle_waits
+from .rows import counters_start, end_iterations, next_window
 from .spans import MAX_ZONES, close_top
 from .tree import CLOCK_PYTHON, CLOCK_TEST, NEVER, UNATTACHED, Track, add_node, label_of, path_of, state, touch
 
@@ -141,7 +142,8 @@ def track_for_thread() -> Track:
         track = Track()
     else:
         track.retired = False
-        track.inside = track.within_phase = 0
+        track.inside = track.within_phase = track.handed_by = 0
+        track.env = None
         track.gap_mark, track.pending = track.root.self_ns, []
         begin_life(track, state.clock())
         track.ident, track.native_id = get_ident(), _native_id()
@@ -171,8 +173,10 @@ def _session_begin() -> bool:
         state.head[s.H_DISK_ERRNO] = state.disk_errno
     state.disk_errno, state.pid = shard.disk_errno or state.disk_errno * refused, os.getpid()
     state.gen += 1
-    state.tracks, state.touched, state.envs = [], [], {}
-    state.iteration = state.log_left = state.ring_head = 0
+    state.tracks, state.touched = [], []
+    envs_start()
+    state.iteration = state.unwritten = state.row = state.log_left = state.ring_head = 0
+    state.work, state.work_paused_ns = 1, 0
     state.mark = 1
     state.in_loop = state.learned = state.episode_ended = state.manual_steps = False
     state.learns = state.expects
@@ -252,8 +256,8 @@ def _forget_parent() -> None:
     state.tracks = []
     track = state.local.track
     if track is not None:  # the calls open at the fork are the parent's
-        track.inside = track.within_phase = 0
-        track.model = None
+        track.inside = track.within_phase = track.handed_by = 0
+        track.model = track.env = None
     _forget_labels()
 
 
@@ -323,6 +327,12 @@ def close() -> None:
                 if not track.retired:
                     track.settle(state.clock())
             settle_phases(ending=True)
+    if state.shard is not None and state.pid == os.getpid():
+        with state.lock:
+            envs_end()
+            end_iterations()
+            if state.gen_on:
+                settle_waits()
     pause()
     if state.shard is not None and state.pid != os.getpid():
         _forget_parent()

@@ -125,6 +125,8 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
     frame.below = below = track.top
     frame.zone = zone
     frame.start = at
+    if node.work != state.work:
+        node.work, node.self_at_work, node.count_at_work = state.work, node.self_ns, node.count
     label = node.label
     if node.parent is not below or track.crooked:
         frame.crooked = depth > 0 and node.parent is not below
@@ -317,6 +319,8 @@ class Zone:
                 frame.below = top
                 frame.zone = self
                 frame.start = at
+                if node.work != state.work:
+                    node.work, node.self_at_work, node.count_at_work = state.work, node.self_ns, node.count
                 words = track.words
                 words[frame.node_at] = node.id
                 words[frame.start_at] = at

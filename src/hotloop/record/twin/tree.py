@@ -18,6 +18,7 @@ from ...store import schema as s
 from ...store.writer import Block, ShardWriter
 
 if TYPE_CHECKING:
+    from .environments import Env
     from .phases import Pending
     from .spans import Zone
 
@@ -86,8 +87,10 @@ class Label:
 
 class Node:
     __slots__ = (
-        "at", "children", "count", "count_at_step", "event", "hot", "id", "label", "least", "long", "marked_in", "most",
-        "others", "parent", "path", "self_at", "self_at_event", "self_at_step", "self_ns", "squares", "total", "where", "words",
+        "at", "children", "count", "count_at_step", "count_at_work", "event", "hot", "id", "label", "least", "long",
+        "marked_in", "most",
+        "others", "parent", "path", "self_at", "self_at_event", "self_at_step", "self_at_work", "self_ns", "squares", "total",
+        "where", "words", "work",
     )  # fmt: skip
 
     def __init__(self, block: Block, at: int, number: int, path: int, track: int, label: Label, parent: Node | None) -> None:
@@ -108,6 +111,7 @@ class Node:
         self.long = False
         self.marked_in = 0
         self.self_at_step = self.count_at_step = 0
+        self.work = self.self_at_work = self.count_at_work = 0  # as of when it was first opened after that work
         self.event = self.self_at_event = 0  # of a wait: the last event before it, and its own time then
 
     def set_long(self, zone: Zone, long: bool) -> None:
@@ -149,9 +153,10 @@ class Frame:
 
 class Track:
     __slots__ = (
-        "at", "crooked", "depth", "events", "frames", "frames_at", "gap_mark", "gen", "hot", "id", "ident", "idle",
-        "inherited", "inside", "last", "model", "name", "name_key", "native_id", "nodes", "overflow", "pending", "phase",
-        "profiler", "retired", "room", "root", "state", "state_at", "top", "virtual", "within_phase", "words",
+        "at", "crooked", "depth", "env", "env_calls", "events", "frames", "frames_at", "gap_mark", "gen", "handed_by", "hot",
+        "id", "ident", "idle", "inherited", "inside", "last", "model", "name", "name_key", "native_id", "nodes", "overflow",
+        "pending", "phase", "profiler", "resets", "retired", "room", "root",
+        "state", "state_at", "top", "virtual", "within_phase", "words",
     )  # fmt: skip
     at: int
     hot: tuple[memoryview, memoryview, int, int]  # words, bytes, where the journal and the state are
@@ -179,6 +184,9 @@ class Track:
         self.inside = self.within_phase = self.phase = 0  # hooks that are open, the phase they say, the last event's
         self.events = 0  # how many there were
         self.model: Any = None  # the outermost model call
+        self.env: Any = None  # the environment whose call is the outermost here
+        self.env_calls = self.resets = 0  # how many such calls; how many resets ended, for those that hold them
+        self.handed_by = 0  # the track + 1 that handed over what runs here, from inside an environment
         self.gap_mark = 0  # of the root's own time, what has its phase
         self.pending: list[Pending] = []
 
@@ -241,7 +249,10 @@ class State:
         self.clock: Callable[[], int] = time.perf_counter_ns
         self.test_ns = self.test_tick = 0  # a test's time, and by how much each reading moves it
         self.iteration = 0
-        self.mark = 1  # iteration + 1
+        self.unwritten = self.row = 0  # of the iterations, those in no row yet; rows
+        self.mark = 1  # row + 1
+        self.work, self.work_paused_ns = 1, 0  # changes with every env step and update; time paused before the latest
+        self.trial_counted = 0  # env steps counted within calls that may be an environment's
         self.plain_ring = False  # events go to the ring and nowhere else
         self.touched: list[Node] = []
         self.counters: dict[str, int] = {}
@@ -260,7 +271,10 @@ class State:
         self.in_loop = self.learned = self.learns = self.episode_ended = self.manual_steps = False  # see phases
         self.hook_counts: set[str] = set()  # work counters that hooks count themselves
         self.expects = False  # something is going to learn, also in a recording that has yet to begin
-        self.envs: dict[int, int] = {}  # by environment: its slot in the header
+        self.envs: dict[int, Env] = {}  # by address
+        self.env_rows = self.env_serial = self.envs_sweep = 0
+        self.on_mode: Callable[[Any], bool] | None = None
+        self.on_holds: Callable[[Any, Any], bool] | None = None
         self.on_step: Callable[[int, int], object] | None = None
         self.on_loop: Callable[[], object] | None = None
         self.on_edge: Callable[[tuple[int, int], int], int] | None = None
@@ -268,6 +282,10 @@ class State:
         self.yield_check: Callable[[Any, int], str | None] | None = None
         self.memory_span: Callable[[Any], Any] | None = None
         self.decorate: Callable[[Any, Any], Any] | None = None
+
+    def iteration_due(self) -> bool:
+        """Was something learned since the iteration began? Without any learning, an episode ends one."""
+        return self.learned or (self.episode_ended and not self.learns)
 
     def lose(self, why: str) -> None:
         if self.shard is not None:
