@@ -303,7 +303,6 @@ static PyObject *call_span(Hooked *hooked, Track *track, PyObject *const *args, 
     track->inside |= hooked->inside;
     if (hooked->role == ROLE_PHASE && phase != PHASE_EVAL) track->within_phase = hooked->event;
     span_enter(zone);
-    if (zone->kind == KIND_WAIT && track->gen == page->gen) note_wait(track);
     PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
     span_exit(zone);
     track->inside = before;

@@ -132,6 +132,14 @@ COLD static uint32_t crooked_flags(Track *track, Node *node) {
 
 COLD static void look_at_caller(Zone *zone);
 
+/* The first time since the latest work: what it has by now was before that. */
+FLATTEN void note_work(Node *node) {
+    if (node->work == g.work) return;
+    node->work = g.work;
+    node->self_at_work = node->rec->self_ns;
+    node->count_at_work = node->rec->count;
+}
+
 FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
     uint32_t depth = track->depth;
     Node *below = track->top;
@@ -140,11 +148,7 @@ FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
     frame->below = below;
     frame->zone = zone;
     frame->start = at;
-    if (node->work != g.work) {
-        node->work = g.work;
-        node->self_at_work = node->rec->self_ns;
-        node->count_at_work = node->rec->count;
-    }
+    note_work(node);
     frame->flags = UNLIKELY(node->parent != below || track->crooked) ? crooked_flags(track, node) : 0;
     TrackRec *rec = track->rec;
     if (LIKELY(depth < TRACK_FRAMES)) {

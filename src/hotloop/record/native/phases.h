@@ -52,6 +52,7 @@ static void move_span(Track *track, Pending *span, Zone *zone) {
     NodeRec *a = from->rec, *b = to->rec;
     unsigned bucket = bucket_of(span->total);
     if (a->count == 0 || a->hist[bucket] == 0 || a->self_ns < span->own || a->total_ns < span->total) return;
+    note_work(to);
     a->count--, b->count++;
     a->total_ns -= span->total, b->total_ns += span->total;
     a->sumsq -= (double)span->total * (double)span->total, b->sumsq += (double)span->total * (double)span->total;
@@ -106,7 +107,10 @@ static void resolve(Track *track, uint32_t next) {
     uint64_t gap = track->root->rec->self_ns - track->gap_mark;
     Zone *zone = track->phase ? gap_zones[track->phase][next] : startup_zone;
     Node *node = gap && zone ? gap_node(track, zone) : NULL;
-    if (node) move_self(track->root, node, track->root->rec->self_ns - track->gap_mark);
+    if (node) {
+        note_work(node);
+        move_self(track->root, node, track->root->rec->self_ns - track->gap_mark);
+    }
     track->gap_mark = track->root->rec->self_ns;
     for (uint32_t i = 0; i < track->pending_count; i++) {
         Pending *span = &track->pending[i];
@@ -115,7 +119,6 @@ static void resolve(Track *track, uint32_t next) {
     }
     track->pending_count = 0;
     track->phase = next;
-    track->events++;
 }
 
 /* Whatever waits now stays as it was guessed: an iteration or the recording ends here. A thread without events keeps its
@@ -123,7 +126,10 @@ static void resolve(Track *track, uint32_t next) {
 static void unresolved(Track *track, Zone *zone) {
     uint64_t gap = track->root->rec->self_ns - track->gap_mark;
     Node *node = gap && track->phase && zone ? gap_node(track, zone) : NULL;
-    if (node) move_self(track->root, node, track->root->rec->self_ns - track->gap_mark);
+    if (node) {
+        note_work(node);
+        move_self(track->root, node, track->root->rec->self_ns - track->gap_mark);
+    }
     track->gap_mark = track->root->rec->self_ns;
     track->pending_count = 0;
 }
@@ -131,12 +137,12 @@ static void unresolved(Track *track, Zone *zone) {
 /* Its thread is gone: no event of it will come. */
 static void settle_ended(Track *track) { unresolved(track, gap_zones[track->phase][track->phase]); }
 
-/* What was waited for after the last event (workers that end, files that close) is no part of the loop. */
-static void end_waits(Track *track) {
+/* What was begun after the last env step or update (a last evaluation, saving, workers that end) is no part of the loop. */
+static void end_tail(Track *track) {
     Node *end = end_zone ? gap_node(track, end_zone) : NULL;
     for (Node *node = track->nodes; end && node; node = node->next)
-        if (node->event == track->events + 1 && node->rec->self_ns > node->self_at_event)
-            move_self(node, end, node->rec->self_ns - node->self_at_event);
+        if (node != end && node->work == g.work && node->rec->self_ns > node->self_at_work)
+            move_self(node, end, node->rec->self_ns - node->self_at_work);
 }
 
 static void settle_phases(int ending) {
@@ -147,11 +153,11 @@ static void settle_phases(int ending) {
     }
 }
 
-/* After the last row: these waits may have begun in an earlier one. */
-static void settle_waits(void) {
-    for (uint32_t i = 0; i < g.track_count; i++) {
+/* After the last row, which needs to know what came after the last work. */
+static void settle_tails(void) {
+    for (uint32_t i = 0; i < g.track_count && g.in_loop; i++) {
         Track *track = g.tracks[i];
-        if (!track->retired && track->gen == g.gen && track->phase) end_waits(track);
+        if (!track->retired && track->gen == g.gen && track->phase) end_tail(track);
     }
 }
 

@@ -53,7 +53,6 @@ typedef struct Track {
     PyObject *env;                        /* the environment whose call is the outermost here, borrowed */
     uint64_t env_calls, resets;           /* how many such calls; how many resets ended, for those that hold them */
     uint32_t handed_by;                   /* the track + 1 that handed over what runs here, from inside an environment */
-    uint64_t events;                      /* how many there were */
     uint64_t gap_mark;                    /* of the root's own time, what has its phase */
     uint32_t pending_count;
     Pending pending[PENDING];
@@ -555,7 +554,7 @@ static void session_resume(void) {
 }
 
 static void settle_phases(int ending);
-static void settle_waits(void);
+static void settle_tails(void);
 static void end_iterations(void);
 static void envs_end(void);
 
@@ -569,7 +568,7 @@ static void session_end(void) {
     if (sh.head && g.pid == getpid()) {
         envs_end();
         end_iterations();
-        if (page->gen) settle_waits();
+        if (page->gen) settle_tails();
     }
     session_pause();
     if (sh.head && g.pid != getpid()) forget_parent();

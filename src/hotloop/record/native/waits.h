@@ -17,19 +17,10 @@ typedef PyObject *(*CallFast)(PyObject *, PyObject *const *, Py_ssize_t);
 typedef PyObject *(*CallFastKeywords)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 typedef PyObject *(*CallMethod)(PyObject *, PyTypeObject *, PyObject *const *, size_t, PyObject *);
 
-/* The first wait since an event remembers where it stood: after the last event, it is no part of the loop (see phases.h). */
-static void note_wait(Track *track) {
-    Node *node = track->top;
-    if (track->depth != 1 || node->event == track->events + 1) return;
-    node->event = track->events + 1;
-    node->self_at_event = node->rec->self_ns;
-}
-
 /* Begin a wait on a thread that records; answers what wait_end() needs. */
 static Zone *wait_begin(int zone) {
     if (self->gen != page->gen) return NULL;
     span_enter(reserved_zones[zone]);
-    note_wait(self);
     return reserved_zones[zone];
 }
 

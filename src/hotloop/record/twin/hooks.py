@@ -28,7 +28,7 @@ from .environments import (
     watch_step,
 )
 from .lifting import IN_TRIAL, adopt
-from .phases import Pending, Site, begin_loop, note_wait, resolve
+from .phases import Pending, Site, begin_loop, resolve
 from .readings import charge, settle
 from .rows import iterate, work_done
 from .spans import GC_PAUSE, Zone, current_track, outside, wake_for_span, zone_of
@@ -302,8 +302,6 @@ class Hooked:
         if self._role == ROLE_PHASE and phase != EVAL:
             track.within_phase = self._event
         zone.__enter__()
-        if zone.kind == s.KIND_WAIT and track.gen == state.gen_on:
-            note_wait(track)
         try:
             result = self._function(*args, **keywords)
         finally:

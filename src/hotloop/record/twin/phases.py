@@ -73,6 +73,12 @@ def move_self(source: Node, target: Node, ns: int) -> None:
     touch(target)
 
 
+def note_work(node: Node) -> None:
+    """The first time since the latest work: what it has by now was before that."""
+    if node.work != state.work:
+        node.work, node.self_at_work, node.count_at_work = state.work, node.self_ns, node.count
+
+
 def move_span(track: Track, span: Pending, zone: Zone) -> None:
     """One finished span of a model call moves to the node of another phase."""
     source, ns = span.node, span.total
@@ -84,6 +90,7 @@ def move_span(track: Track, span: Pending, zone: Zone) -> None:
     taken_at, given_at = (node.hot[7] + bucket for node in (source, target))
     if not source.count or not taken[taken_at] or not 0 <= span.own <= source.self_ns or source.total < ns:
         return
+    note_work(target)
     _move_union(source, target, ns)
     source.count -= 1
     target.count += 1
@@ -126,6 +133,7 @@ def label_gap(track: Track, zone: Zone | None) -> None:
     root = track.root
     node = gap_node(track, zone) if zone is not None and root.self_ns != track.gap_mark else None
     if node is not None:
+        note_work(node)
         move_self(root, node, root.self_ns - track.gap_mark)
     track.gap_mark = root.self_ns
 
@@ -166,7 +174,6 @@ def resolve(track: Track, event: int) -> None:
             move_span(track, span, zone)
     track.pending.clear()
     track.phase = event
-    track.events += 1
 
 
 def settle_phases(ending: bool) -> None:
@@ -179,11 +186,11 @@ def settle_phases(ending: bool) -> None:
         _unresolved(track, gaps.end if ending else gaps.between.get((track.phase, track.phase)))
 
 
-def settle_waits() -> None:
-    """After the last row: these waits may have begun in an earlier one."""
+def settle_tails() -> None:
+    """After the last row, which needs to know what came after the last work."""
     for track in state.tracks:
-        if not track.retired and track.gen in (state.gen, BUSY) and track.phase:
-            _end_waits(track)
+        if state.in_loop and not track.retired and track.gen in (state.gen, BUSY) and track.phase:
+            _end_tail(track)
 
 
 def settle_ended(track: Track) -> None:
@@ -196,22 +203,11 @@ def _unresolved(track: Track, zone: Zone | None) -> None:
     track.pending.clear()
 
 
-# ---- waits ----
-
-
-def note_wait(track: Track) -> None:
-    """The first wait since an event remembers where it stood: after the last event, it is no part of the loop."""
-    node = track.top
-    if track.depth == 1 and node.event != track.events + 1:
-        node.event = track.events + 1
-        node.self_at_event = node.self_ns
-
-
-def _end_waits(track: Track) -> None:
-    """What was waited for after the last event (workers that end, files that close) is no part of the loop."""
+def _end_tail(track: Track) -> None:
+    """What was begun after the last env step or update (a last evaluation, saving, workers that end) is no part of the loop."""
     end = gap_node(track, gaps.end) if gaps.end is not None else None
     if end is None:
         return
     for node in track.nodes:
-        if node.event == track.events + 1 and node.self_ns > node.self_at_event:
-            move_self(node, end, node.self_ns - node.self_at_event)
+        if node is not end and node.work == state.work and node.self_ns > node.self_at_work:
+            move_self(node, end, node.self_ns - node.self_at_work)

@@ -16,7 +16,7 @@ from ...store import schema as s
 from ...store.writer import ShardWriter, drop
 from . import sampler
 from .environments import envs_end, envs_start
-from .phases import settle_ended, settle_phases, settle_waits
+from .phases import settle_ended, settle_phases, settle_tails
 from .rows import counters_start, end_iterations, next_window
 from .spans import MAX_ZONES, close_top
 from .tree import CLOCK_PYTHON, CLOCK_TEST, NEVER, UNATTACHED, Track, add_node, label_of, path_of, state, touch
@@ -332,7 +332,7 @@ def close() -> None:
             envs_end()
             end_iterations()
             if state.gen_on:
-                settle_waits()
+                settle_tails()
     pause()
     if state.shard is not None and state.pid != os.getpid():
         _forget_parent()

@@ -87,10 +87,9 @@ class Label:
 
 class Node:
     __slots__ = (
-        "at", "children", "count", "count_at_step", "count_at_work", "event", "hot", "id", "label", "least", "long",
-        "marked_in", "most",
-        "others", "parent", "path", "self_at", "self_at_event", "self_at_step", "self_at_work", "self_ns", "squares", "total",
-        "where", "words", "work",
+        "at", "children", "count", "count_at_step", "count_at_work", "hot", "id", "label", "least", "long",
+        "marked_in", "most", "others", "parent", "path", "self_at", "self_at_step", "self_at_work", "self_ns", "squares",
+        "total", "where", "words", "work",
     )  # fmt: skip
 
     def __init__(self, block: Block, at: int, number: int, path: int, track: int, label: Label, parent: Node | None) -> None:
@@ -112,7 +111,6 @@ class Node:
         self.marked_in = 0
         self.self_at_step = self.count_at_step = 0
         self.work = self.self_at_work = self.count_at_work = 0  # as of when it was first opened after that work
-        self.event = self.self_at_event = 0  # of a wait: the last event before it, and its own time then
 
     def set_long(self, zone: Zone, long: bool) -> None:
         """Long spans are measured, so they may not take the short way."""
@@ -153,7 +151,7 @@ class Frame:
 
 class Track:
     __slots__ = (
-        "at", "crooked", "depth", "env", "env_calls", "events", "frames", "frames_at", "gap_mark", "gen", "handed_by", "hot",
+        "at", "crooked", "depth", "env", "env_calls", "frames", "frames_at", "gap_mark", "gen", "handed_by", "hot",
         "id", "ident", "idle", "inherited", "inside", "last", "model", "name", "name_key", "native_id", "nodes", "overflow",
         "pending", "phase", "profiler", "resets", "retired", "room", "root",
         "state", "state_at", "top", "virtual", "within_phase", "words",
@@ -182,7 +180,6 @@ class Track:
         self.name = self.name_key = ""
         self.ident = self.native_id = 0  # of its thread, for Python and for the kernel
         self.inside = self.within_phase = self.phase = 0  # hooks that are open, the phase they say, the last event's
-        self.events = 0  # how many there were
         self.model: Any = None  # the outermost model call
         self.env: Any = None  # the environment whose call is the outermost here
         self.env_calls = self.resets = 0  # how many such calls; how many resets ended, for those that hold them

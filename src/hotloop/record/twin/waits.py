@@ -13,7 +13,6 @@ import importlib
 import os
 from typing import Any
 
-from .phases import note_wait
 from .spans import WRITE, Zone, current_track
 from .tree import state
 
@@ -44,11 +43,9 @@ _undo_writes: list[tuple[Any, str, Any, bool]] = []
 def _stand_in(original: Any, zone: Zone) -> Any:
     @functools.wraps(original)
     def waiting(*args: Any, **keywords: Any) -> Any:
-        track = current_track()
-        if track is None:
+        if current_track() is None:
             return original(*args, **keywords)
         with zone:
-            note_wait(track)
             return original(*args, **keywords)
 
     return waiting
