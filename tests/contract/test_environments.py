@@ -752,3 +752,98 @@ def test_a_reset_that_fails_is_none(looping):
     with pytest.raises(ValueError, match="mine"):
         Env().reset()
     assert "resets" not in looping.counters()
+
+
+# ---- a result that does not tell which episodes ended ----
+
+
+def quiet_classes(looping: Bench) -> tuple[Any, Any]:
+    """One environment whose episodes last three steps, and a vector of them that gives observations and rewards and no word
+    of ends."""
+
+    class Walks:
+        def __init__(self) -> None:
+            self.steps = 0
+
+        def step(self, action: int) -> Any:
+            self.steps += 1
+            return [0.0], 1.0, self.steps % 3 == 0, False, {}
+
+        def reset(self) -> Any: ...
+
+    class Quiet:
+        def __init__(self, envs: list[Any], call: Any = None) -> None:
+            self.envs, self.call = envs, call or (lambda env: env.step(0))
+
+        def step(self, actions: Any) -> Any:
+            results = [self.call(env) for env in self.envs]
+            return [result[0] for result in results], [result[1] for result in results]
+
+        def reset(self) -> Any: ...
+
+    for cls in (Walks, Quiet):
+        looping.patches.wrap(cls, "step", p.STEP)
+    return Walks, Quiet
+
+
+def test_where_a_vector_environment_does_not_tell_ends_those_inside_it_do(looping):
+    walks, quiet = quiet_classes(looping)
+    vector = quiet([walks() for _ in range(4)])
+    for _ in range(7):  # the first call already: it is not known by then
+        vector.step(None)
+    assert looping.counters() == {"env_steps": 29, "episodes": 4 * 2}
+
+
+def test_of_layers_that_tell_ends_the_outermost_counts(looping):
+    walks, quiet = quiet_classes(looping)
+
+    class Wrapper:
+        def __init__(self) -> None:
+            self.env = walks()
+
+        def step(self, action: int) -> Any:
+            observation, reward, *_ = self.env.step(action)
+            return observation, reward, True, False, {}  # ends each time, whatever is in it
+
+        def reset(self) -> Any: ...
+
+    looping.patches.wrap(Wrapper, "step", p.STEP)
+    vector = quiet([Wrapper()])
+    for _ in range(6):
+        vector.step(None)
+    assert looping.counters() == {"env_steps": 7, "episodes": 6}
+
+
+def test_ends_inside_other_threads_are_heard_too(looping):
+    walks, quiet = quiet_classes(looping)
+
+    def elsewhere(env: Any) -> Any:
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(env.step(0)))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    vector = quiet([walks(), walks()], elsewhere)
+    looping.module.set_on_env(None, holds)
+    try:
+        for _ in range(6):
+            vector.step(None)
+        assert looping.counters() == {"env_steps": 13, "episodes": 4}
+    finally:
+        looping.module.set_on_env(None, None)
+
+
+def test_an_environment_that_tells_its_ends_is_believed_when_none_came(looping):
+    walks, quiet = quiet_classes(looping)
+
+    class Endless(quiet):
+        def step(self, actions: Any) -> Any:
+            observations, rewards = super().step(actions)
+            return observations, rewards, [False] * len(rewards), {}
+
+    looping.patches.wrap(Endless, "step", p.STEP)
+    vector = Endless([walks(), walks()])
+    for _ in range(6):
+        vector.step(None)
+    assert looping.counters() == {"env_steps": 13}

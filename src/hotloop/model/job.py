@@ -18,7 +18,7 @@ from .ledger import Branch, Ledger, fold
 from .numbers import Numbers, measure_loop, take_numbers
 from .phase import COLLECT, STARTUP
 
-ENV_WORK = ("env_steps", "episodes", "autoresets")  # counted where the learner steps, or else in the workers
+ENV_WORK = ("env_steps", "autoresets")  # counted where the learner steps, or else in the workers
 FACT = "~"  # begins the name of a counter that is no work: what hooks saw now and then
 _STEP = "collect/env_step"
 _BEFORE = "collect/other"
@@ -98,9 +98,12 @@ def count_work(shards: Sequence[m.Shard]) -> dict[str, int]:
     workers = [shard for i, shard in enumerate(shards) if i not in learners]
     counted = {name: sum(shard.counters.get(name, 0) for shard in shards) for shard in shards for name in shard.counters}
     if any(shard.counters.get("env_steps", 0) for shard in own) and steps_for(own, workers):
-        counted |= {name: sum(shard.counters.get(name, 0) for shard in own) for name in ENV_WORK if name in counted}
-        resets = sum(shard.counters.get("resets", 0) for shard in workers)
-        counted["resets"] = resets or counted.get("resets", 0)  # where the sub-environments are
+        seen, done = ({name: sum(shard.counters.get(name, 0) for shard in some) for name in counted} for some in (own, workers))
+        counted |= {name: seen[name] for name in ENV_WORK if name in seen}
+        if "episodes" in counted:  # where its results tell, else where the sub-environments are
+            counted["episodes"] = seen["episodes"] or done["episodes"]
+        if "resets" in counted:
+            counted["resets"] = done["resets"] or seen["resets"]
     return {name: n for name, n in counted.items() if n > 0}
 
 

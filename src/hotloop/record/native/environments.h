@@ -12,6 +12,7 @@
 
 enum { NEST_UNKNOWN, NEST_INSIDE, NEST_OUTERMOST };
 enum { MODE_UNASKED = -1, MODE_EVERY_STEP, MODE_NEXT_STEP }; /* which steps of a finished environment step it */
+enum { ENDS_UNKNOWN, ENDS_TOLD, ENDS_INSIDE }; /* does its result say which episodes ended, or only those of what it steps? */
 enum { ASKED_MOST = 4 };                       /* environments that are searched for this one */
 enum { INSIDE_LEAST = 8, WATCHED_MOST = 64 };  /* steps within another's until it is a part of it, or is not for good */
 
@@ -20,7 +21,7 @@ typedef struct {
     PyTypeObject *type;
     uint64_t serial;
     EnvRec *rec;             /* NULL: there are more than the header has room for */
-    int numbered, nest, mode;
+    int numbered, nest, mode, ends;
     uint64_t holder, asked_of[ASKED_MOST]; /* serials: the environment it was found in, those it was not */
     uint32_t asked, contained, waited;
     uint64_t held_steps, held_episodes;    /* not counted, because another environment's step holds them */
@@ -312,15 +313,41 @@ static uint64_t only_reset(Env *env, const char *done, int64_t n) {
     return resets;
 }
 
-/* Looking at a result may run its own code, which may end the recording: first look, then write. `held`: by another's step. */
-static void count_step(Track *track, uint64_t gen, Env *env, PyObject *object, PyObject *result, int held) {
+/* How many environments a result is of. */
+static int64_t count_rows(PyObject *result) {
+    return PyTuple_Check(result) && PyTuple_GET_SIZE(result) >= 2 ? length_of(PyTuple_GET_ITEM(result, 1)) : 1;
+}
+
+/* Which of them ended an episode, and how many; 0 where the result does not say. */
+static int read_ends(PyObject *result, char *done, int64_t n, uint64_t *episodes) {
     Py_ssize_t size = PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 0;
-    int64_t n = size >= 2 ? length_of(PyTuple_GET_ITEM(result, 1)) : 1;
-    char few[64] = {0}, *done = n <= 64 ? few : calloc((size_t)n, 1);
     int known = done && size >= 3 ? read_flags(PyTuple_GET_ITEM(result, 2), done, n) : 0;
     if (done && size >= 5) known |= read_flags(PyTuple_GET_ITEM(result, 3), done, n);
-    uint64_t episodes = 0, resets = 0;
-    for (int64_t i = 0; known && i < n; i++) episodes += done[i] != 0;
+    *episodes = 0;
+    for (int64_t i = 0; known && i < n; i++) *episodes += done[i] != 0;
+    return known;
+}
+
+/* The result of what an environment steps, where its own does not tell: of those within one another, the outermost that does. */
+COLD static void hear_ends(Track *outer, uint64_t gen, uint64_t before, PyObject *result) {
+    int64_t n = count_rows(result);
+    char few[64] = {0}, *done = n <= 64 ? few : calloc((size_t)n, 1);
+    uint64_t episodes;
+    int known = read_ends(result, done, n, &episodes);
+    if (done != few) free(done);
+    if (known && page->gen == gen && outer->gen == gen) outer->heard = before + episodes;
+}
+
+/* Looking at a result may run its own code, which may end the recording: first look, then write. `held`: by another's step. */
+static void count_step(Track *track, uint64_t gen, Env *env, PyObject *object, PyObject *result, int held) {
+    int64_t n = count_rows(result);
+    char few[64] = {0}, *done = n <= 64 ? few : calloc((size_t)n, 1);
+    uint64_t episodes, resets = 0;
+    int known = read_ends(result, done, n, &episodes);
+    if (env && !held && page->gen == gen) {
+        env->ends = known ? ENDS_TOLD : ENDS_INSIDE;
+        if (!known) episodes = track->heard;
+    }
     if (page->gen == gen && env && UNLIKELY(env->mode == MODE_UNASKED)) {
         env->mode = MODE_EVERY_STEP;
         if (ask(on_mode, object, NULL) && page->gen == gen) env->mode = MODE_NEXT_STEP;

@@ -160,7 +160,8 @@ static PyObject *call_inside(Hooked *hooked, Track *track, Env *env, Holder *hol
         if (outer) outer->resets++; /* it holds this one */
     } else if (goes_on) {
         if (rec) count_env(rec, track, layer, ended - began);
-        if (holder) count_step(track, gen, env, args[0], result, 1);
+        if (outer && outer->listens) hear_ends(outer, gen, outer->heard, result);
+        if (holder && page->gen == gen) count_step(track, gen, env, args[0], result, 1);
         if (holder && page->gen == gen) watch_step(env, holder, gen);
     }
     track->inside = before;
@@ -171,11 +172,12 @@ static PyObject *call_inside(Hooked *hooked, Track *track, Env *env, Holder *hol
 /* Within an environment, on the same thread. */
 static PyObject *call_layer(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
     Zone *layer = layer_of(hooked, args, nargs);
-    uint64_t gen = track->gen, resets = track->resets;
+    uint64_t gen = track->gen, resets = track->resets, heard = track->heard;
     if (layer && track->depth && track->frames[track->depth - 1].zone == layer) layer = NULL; /* super().step() */
     if (layer) span_enter(layer);
     PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
     if (layer) span_exit(layer);
+    if (UNLIKELY(track->listens) && hooked->counts == COUNT_STEP && result && track->gen == gen) hear_ends(track, gen, heard, result);
     if (hooked->counts == COUNT_RESET && result && track->gen == gen && gen == page->gen) count_reset(track, NULL, resets);
     return result;
 }
@@ -208,6 +210,10 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
     PyObject *open = track->env;
     track->env = has ? args[0] : Py_None;
     track->env_calls++;
+    int listened = track->listens;
+    uint64_t heard = track->heard;
+    track->listens = env && steps && env->ends != ENDS_TOLD;
+    track->heard = 0;
     EnvRec *rec = env && steps && track->within_phase != PHASE_EVAL && page->gen == gen ? env_record(env) : NULL;
     if (layer) span_enter(layer);
     PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
@@ -222,6 +228,8 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
         if (UNLIKELY(held) && page->gen == gen) watch_step(env, &holder, gen);
         AFTER(track->phase);
     }
+    track->listens = listened;
+    track->heard = heard;
     return result;
 }
 

@@ -52,6 +52,8 @@ typedef struct Track {
     PyObject *model;                      /* the outermost model call, borrowed */
     PyObject *env;                        /* the environment whose call is the outermost here, borrowed */
     uint64_t env_calls, resets;           /* how many such calls; how many resets ended, for those that hold them */
+    int listens;                          /* its result does not tell which episodes ended: those of what it steps are heard */
+    uint64_t heard;                       /* so many, in the open call */
     uint32_t handed_by;                   /* the track + 1 that handed over what runs here, from inside an environment */
     uint64_t gap_mark;                    /* of the root's own time, what has its phase */
     uint32_t pending_count;
@@ -311,6 +313,7 @@ static void track_spare(Track *track) {
     track->gen = UNATTACHED;
     track->retired = track->inherited = track->depth = track->crooked = 0;
     track->inside = track->within_phase = track->handed_by = 0;
+    track->listens = 0, track->heard = 0;
     track->env = NULL;
     track->spare = g.spares;
     g.spares = track;
@@ -351,6 +354,7 @@ COLD static Track *track_for_thread(void) {
     if (track) {
         track->retired = 0;
         track->inside = track->within_phase = track->pending_count = track->handed_by = 0;
+        track->listens = 0, track->heard = 0;
         track->env = NULL;
         track->gap_mark = track->root->rec->self_ns;
         begin_life(track, now());
@@ -493,6 +497,7 @@ COLD static void forget_parent(void) {
     self->inside = self->within_phase = 0; /* the calls open at the fork are the parent's */
     self->model = self->env = NULL;
     self->handed_by = 0;
+    self->listens = 0, self->heard = 0;
     munmap(sh.base, sh.limit);
     memset(&sh, 0, sizeof sh);
     tree_forget(0);

@@ -18,6 +18,7 @@ from .spans import Zone, current_track
 from .tree import Track, state
 
 UNKNOWN, INSIDE, OUTERMOST = range(3)
+ENDS_UNKNOWN, ENDS_TOLD, ENDS_INSIDE = range(3)  # does its result say which episodes ended, or only those of what it steps?
 ASKED_MOST = 4  # environments that are searched for this one
 INSIDE_LEAST, WATCHED_MOST = 8, 64  # steps within another's until it is a part of it, or is not for good
 HELD_BY_NONE, HELD_INSIDE, HELD_PERHAPS = range(3)
@@ -30,7 +31,7 @@ class Env:
     """One environment, for as long as it lives."""
 
     __slots__ = (
-        "asked_of", "contained", "done", "held_episodes", "held_steps", "holder", "kind", "mode", "nest", "numbered",
+        "asked_of", "contained", "done", "ends", "held_episodes", "held_steps", "holder", "kind", "mode", "nest", "numbered",
         "serial", "slot", "waited", "weak",
     )  # fmt: skip
 
@@ -46,6 +47,7 @@ class Env:
         self.slot: int | None = None  # None: there are more than the header has room for
         self.numbered = False
         self.nest = UNKNOWN
+        self.ends = ENDS_UNKNOWN
         self.mode: bool | None = None  # does it reset itself in the step after the last one? None: not asked
         self.holder = 0  # the serial of the environment it was found in
         self.asked_of: list[int] = []
@@ -243,15 +245,35 @@ def _read_flags(value: Any, n: int) -> list[bool] | None:
         return [byte != 0 for byte in view.tobytes()[:n]]
 
 
+def _read_ends(result: Any) -> tuple[list[bool], bool]:
+    """Which of the environments of a result ended an episode, and whether it says so at all."""
+    items = list(tuple.__iter__(result)) if isinstance(result, tuple) else []
+    n = _length_of(items[1]) if len(items) >= 2 else 1
+    done, known = [False] * n, False
+    for value in (*items[2:3], *(items[3:4] if len(items) >= 5 else ())):
+        flags = _read_flags(value, n)
+        known = known or flags is not None
+        for index, flag in enumerate(flags or ()):
+            done[index] = done[index] or flag
+    return done, known
+
+
+def hear_ends(outer: Track, gen: int, before: int, result: Any) -> None:
+    """The result of what an environment steps, where its own does not tell: of those within one another, the outermost that
+    does."""
+    done, known = _read_ends(result)
+    if known and outer.gen == gen == state.gen_on:
+        outer.heard = before + sum(done)
+
+
 def count_step(track: Track, gen: int, env: Env | None, target: Any, result: Any, held: bool) -> None:
     """Looking at a result may run its own code, which may end the recording: first look, then write. `held`: by another's."""
-    parts = tuple.__iter__(result) if isinstance(result, tuple) else ()
-    items = list(parts)
-    n = _length_of(items[1]) if len(items) >= 2 else 1
-    done = [False] * n
-    for value in (*items[2:3], *(items[3:4] if len(items) >= 5 else ())):
-        for index, flag in enumerate(_read_flags(value, n) or ()):
-            done[index] = done[index] or flag
+    done, known = _read_ends(result)
+    n, episodes = len(done), sum(done)
+    if env is not None and not held and state.gen_on == gen:
+        env.ends = ENDS_TOLD if known else ENDS_INSIDE
+        if not known:
+            episodes = track.heard
     if env is not None and env.mode is None and state.gen_on == gen:
         env.mode = False
         env.mode = _ask(state.on_mode, target)
@@ -264,7 +286,6 @@ def count_step(track: Track, gen: int, env: Env | None, target: Any, result: Any
     if track.inside & IN_TRIAL:
         state.trial_counted += 1
     n -= resets
-    episodes = sum(done)
     if held:
         assert env is not None
         env.held_steps += n

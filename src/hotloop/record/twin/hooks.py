@@ -15,6 +15,7 @@ from typing import Any
 from ...model.phase import COLLECT, EVAL
 from ...store import schema as s
 from .environments import (
+    ENDS_TOLD,
     HELD_BY_NONE,
     HELD_INSIDE,
     OUTERMOST,
@@ -25,6 +26,7 @@ from .environments import (
     count_step,
     env_of,
     find_holder,
+    hear_ends,
     watch_step,
 )
 from .lifting import IN_TRIAL, adopt
@@ -139,6 +141,9 @@ class Hooked:
         began, resets, outer = track.last, track.resets, track.env
         track.env = args[0] if args else ...
         track.env_calls += 1
+        listened, heard = track.listens, track.heard
+        track.listens = env is not None and self._counts == COUNT_STEP and env.ends != ENDS_TOLD
+        track.heard = 0
         collects = self._counts == COUNT_STEP and track.within_phase != EVAL and gen == state.gen_on
         slot = env.record() if env is not None and collects else None
         if layer is not None:
@@ -150,15 +155,18 @@ class Hooked:
                 layer.__exit__()
             zone.__exit__()
             track.inside, track.env = before, outer
+            ends, track.listens, track.heard = track.heard, listened, heard  # what was heard belongs to this call
         if track.gen == gen == state.gen_on:
             if slot is not None:
                 count_env(slot, track, layer, track.last - began)
+            track.heard = ends
             if self._counts == COUNT_STEP:
                 _guard(count_step, track, gen, env, args[0] if args else None, result, held != HELD_BY_NONE)
             elif self._counts == COUNT_RESET:
                 _guard(count_reset, track, env, resets)
             if held and env is not None and holder is not None and gen == state.gen_on:
                 _guard(watch_step, env, holder)
+            track.heard = heard
             self._call_after(args, result, track.phase)
         return result
 
@@ -203,6 +211,8 @@ class Hooked:
                 else:
                     if slot is not None:
                         count_env(slot, track, layer, ended - began)
+                    if outer is not None and outer.listens:
+                        _guard(hear_ends, outer, gen, outer.heard, result)
                     if holder is not None:
                         _guard(count_step, track, gen, env, args[0], result, True)
                         if gen == state.gen_on:
@@ -213,7 +223,7 @@ class Hooked:
     def _call_layer(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Within an environment, on the same thread."""
         layer = self._layer_of(args)
-        gen, resets = track.gen, track.resets
+        gen, resets, heard = track.gen, track.resets, track.heard
         if layer is not None and track.depth and track.frames[track.depth - 1].zone is layer:  # super().step()
             layer = None
         if layer is not None:
@@ -223,6 +233,8 @@ class Hooked:
         finally:
             if layer is not None:
                 layer.__exit__()
+        if track.listens and self._counts == COUNT_STEP and track.gen == gen == state.gen_on:
+            _guard(hear_ends, track, gen, heard, result)
         if self._counts == COUNT_RESET and track.gen == gen == state.gen_on:
             _guard(count_reset, track, None, resets)
         return result

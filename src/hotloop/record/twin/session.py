@@ -142,7 +142,8 @@ def track_for_thread() -> Track:
         track = Track()
     else:
         track.retired = False
-        track.inside = track.within_phase = track.handed_by = 0
+        track.inside = track.within_phase = track.handed_by = track.heard = 0
+        track.listens = False
         track.env = None
         track.gap_mark, track.pending = track.root.self_ns, []
         begin_life(track, state.clock())
@@ -256,7 +257,8 @@ def _forget_parent() -> None:
     state.tracks = []
     track = state.local.track
     if track is not None:  # the calls open at the fork are the parent's
-        track.inside = track.within_phase = track.handed_by = 0
+        track.inside = track.within_phase = track.handed_by = track.heard = 0
+        track.listens = False
         track.model = track.env = None
     _forget_labels()
 

@@ -151,9 +151,9 @@ class Frame:
 
 class Track:
     __slots__ = (
-        "at", "crooked", "depth", "env", "env_calls", "frames", "frames_at", "gap_mark", "gen", "handed_by", "hot",
-        "id", "ident", "idle", "inherited", "inside", "last", "model", "name", "name_key", "native_id", "nodes", "overflow",
-        "pending", "phase", "profiler", "resets", "retired", "room", "root",
+        "at", "crooked", "depth", "env", "env_calls", "frames", "frames_at", "gap_mark", "gen", "handed_by", "heard", "hot",
+        "id", "ident", "idle", "inherited", "inside", "last", "listens", "model", "name", "name_key", "native_id", "nodes",
+        "overflow", "pending", "phase", "profiler", "resets", "retired", "room", "root",
         "state", "state_at", "top", "virtual", "within_phase", "words",
     )  # fmt: skip
     at: int
@@ -183,6 +183,8 @@ class Track:
         self.model: Any = None  # the outermost model call
         self.env: Any = None  # the environment whose call is the outermost here
         self.env_calls = self.resets = 0  # how many such calls; how many resets ended, for those that hold them
+        self.listens = False  # its result does not tell which episodes ended: those of what it steps are heard
+        self.heard = 0  # so many, in the open call
         self.handed_by = 0  # the track + 1 that handed over what runs here, from inside an environment
         self.gap_mark = 0  # of the root's own time, what has its phase
         self.pending: list[Pending] = []
