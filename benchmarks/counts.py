@@ -8,8 +8,7 @@ The scripts are in benchmarks/counts. Their environments count their own steps, 
 threads too, and each script fails if that is not what it asked for. What is compared: env steps (calls of the innermost
 environment's step, evaluation left out), updates (optimizer steps), episodes, resets (calls of the innermost environment's
 reset), autoresets (places of a vector step where an environment was only reset) and iterations (a rollout and what was
-learned from it). An iteration is closed by the next env step: the last one may be open, so that one less is right too.
-A number that a script cannot know, or that has no meaning there, is "–". Wanted: all exact.
+learned from it). A number that a script cannot know, or that has no meaning there, is "–". Wanted: all exact.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class Count:
 
     @property
     def exact(self) -> bool:
-        return self.counted == self.own or (self.number == "iterations" and self.counted + 1 == self.own)
+        return self.counted == self.own
 
     @property
     def text(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SPAN, ENV, MODEL, LISTS, PHASE, TRIAL = range(6)
 IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER = (1 << i for i in range(8))
-COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE = range(4)
+COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS = range(5)
 _ABSENT = object()
 # Parts with device times, see `cuda`: phase-level calls, and those that queue much.
 MARKED = frozenset({"env_step", "env_reset", "forward", "policy", "loss", "backward", "optimizer", "clip_grad", "sample",

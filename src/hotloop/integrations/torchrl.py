@@ -49,7 +49,7 @@ def _envs(patches: p.Patches, module: Any) -> None:
         size = getattr(args[0], "batch_size", None)
         count("eval_env_steps" if phase == EVAL else "env_steps", size.numel() if size else 1)
 
-    step = p.Role("env_step", p.STEP.phase, p.ENV, p.STEP.event, p.IN_ENV, p.IN_ENV)
+    step = p.Role("env_step", p.STEP.phase, p.ENV, p.STEP.event, p.IN_ENV, p.IN_ENV, p.COUNT_ENDS)
     reset = p.Role("env_reset", p.RESET.phase, p.ENV, p.RESET.event, p.IN_ENV, p.IN_ENV, p.COUNT_RESET)
     for name in ("step", "step_and_maybe_reset"):
         patches.wrap(module.EnvBase, name, step, stepped)

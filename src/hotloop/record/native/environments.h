@@ -373,6 +373,13 @@ static void count_step(Track *track, uint64_t gen, Env *env, PyObject *object, P
     }
 }
 
+/* Of a step that somebody else counts: the episodes that ended in it. */
+static void count_ends(Track *track) {
+    if (track->within_phase == PHASE_EVAL || !track->heard) return;
+    sh.head->counters[COUNTER_EPISODES].total += track->heard;
+    g.episode_ended = 1;
+}
+
 /* A reset counts where it holds no other, wherever it is called. */
 static void count_reset(Track *track, Env *env, uint64_t before) {
     if (env) env->done_n = 0;

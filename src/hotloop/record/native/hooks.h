@@ -15,7 +15,7 @@ static PyTypeObject Hooked_Type;
  * when the first argument is a list. PHASE: everything within belongs to one phase. TRIAL: its results will show whether it is
  * an environment's; until then it leaves no trace. */
 enum { ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE, ROLE_TRIAL };
-enum { COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE };
+enum { COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS }; /* ENDS: a step that somebody else counts, but for its episodes */
 
 typedef struct {
     PyObject_HEAD
@@ -184,7 +184,7 @@ static PyObject *call_layer(Hooked *hooked, Track *track, PyObject *const *args,
 
 static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
     uint64_t gen = track->gen;
-    int steps = hooked->counts == COUNT_STEP, has = PyVectorcall_NARGS(nargs) > 0, held = HELD_BY_NONE;
+    int steps = hooked->counts == COUNT_STEP, ends = hooked->counts == COUNT_ENDS, has = PyVectorcall_NARGS(nargs) > 0, held = HELD_BY_NONE;
     Holder holder;
     if (track->inside & hooked->within) {
         Env *env = UNLIKELY(!track->env) && has && hooked->counts ? env_of(args[0]) : NULL;
@@ -194,7 +194,7 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
     Zone *layer = layer_of(hooked, args, nargs);
     Env *env = has && hooked->counts ? env_of(args[0]) : NULL;
     if (UNLIKELY(env && env->nest != NEST_OUTERMOST)) {
-        held = find_holder(track, env, args[0], steps, &holder);
+        held = find_holder(track, env, args[0], steps || ends, &holder);
         if (page->gen != gen || track->gen != gen) return PyObject_Vectorcall(hooked->function, args, nargs, keywords);
         if (held == HELD_INSIDE) return call_inside(hooked, track, env, &holder, args, nargs, keywords);
     }
@@ -212,7 +212,7 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
     track->env_calls++;
     int listened = track->listens;
     uint64_t heard = track->heard;
-    track->listens = env && steps && env->ends != ENDS_TOLD;
+    track->listens = env && (ends || (steps && env->ends != ENDS_TOLD));
     track->heard = 0;
     EnvRec *rec = env && steps && track->within_phase != PHASE_EVAL && page->gen == gen ? env_record(env) : NULL;
     if (layer) span_enter(layer);
@@ -225,6 +225,7 @@ static PyObject *call_env(Hooked *hooked, Track *track, PyObject *const *args, s
         if (rec) count_env(rec, track, layer, track->last - began);
         if (steps) count_step(track, gen, env, has ? args[0] : NULL, result, held != HELD_BY_NONE);
         else if (hooked->counts == COUNT_RESET) count_reset(track, env, resets);
+        else if (ends && !held) count_ends(track);
         if (UNLIKELY(held) && page->gen == gen) watch_step(env, &holder, gen);
         AFTER(track->phase);
     }

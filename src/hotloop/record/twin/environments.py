@@ -302,6 +302,13 @@ def count_step(track: Track, gen: int, env: Env | None, target: Any, result: Any
             state.episode_ended = True
 
 
+def count_ends(track: Track) -> None:
+    """Of a step that somebody else counts: the episodes that ended in it."""
+    if track.within_phase != EVAL and track.heard:
+        state.head[_EPISODES] += track.heard
+        state.episode_ended = True
+
+
 def count_reset(track: Track, env: Env | None, before: int) -> None:
     """A reset counts where it holds no other, wherever it is called."""
     if env is not None:

@@ -21,6 +21,7 @@ from .environments import (
     OUTERMOST,
     Env,
     Holder,
+    count_ends,
     count_env,
     count_reset,
     count_step,
@@ -39,7 +40,7 @@ from .tree import BUSY, Track, state
 LOCAL = state.local
 ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE, ROLE_TRIAL = range(6)
 IN_MODEL, IN_LEARN = 2, 4  # of what may be open on a track, what means something here
-COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE = range(4)
+COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS = range(5)
 DECIDING = EVAL + 1  # the phases an event can decide, and none
 MOST_SITES = 4096
 BY_VALUE = ("cloudpickle", "dill")
@@ -122,7 +123,7 @@ class Hooked:
         if args and self._counts:
             env = env_of(args[0])
             if env.nest != OUTERMOST:
-                held, holder = find_holder(track, env, args[0], self._counts == COUNT_STEP)
+                held, holder = find_holder(track, env, args[0], self._counts in (COUNT_STEP, COUNT_ENDS))
                 if not track.gen == gen == state.gen_on:
                     return self._function(*args, **keywords)
                 if held == HELD_INSIDE:
@@ -142,7 +143,8 @@ class Hooked:
         track.env = args[0] if args else ...
         track.env_calls += 1
         listened, heard = track.listens, track.heard
-        track.listens = env is not None and self._counts == COUNT_STEP and env.ends != ENDS_TOLD
+        tells = env is None or env.ends == ENDS_TOLD
+        track.listens = env is not None and (self._counts == COUNT_ENDS or (self._counts == COUNT_STEP and not tells))
         track.heard = 0
         collects = self._counts == COUNT_STEP and track.within_phase != EVAL and gen == state.gen_on
         slot = env.record() if env is not None and collects else None
@@ -164,6 +166,8 @@ class Hooked:
                 _guard(count_step, track, gen, env, args[0] if args else None, result, held != HELD_BY_NONE)
             elif self._counts == COUNT_RESET:
                 _guard(count_reset, track, env, resets)
+            elif self._counts == COUNT_ENDS and not held:
+                count_ends(track)
             if held and env is not None and holder is not None and gen == state.gen_on:
                 _guard(watch_step, env, holder)
             track.heard = heard
