@@ -20,13 +20,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.one_answer import check_one_answer
+
 from benchmarks.measure import Table, clean_env
+from hotloop import Session
 
 SCRIPTS = Path(__file__).resolve().parent / "counts"
 NUMBERS = ("env_steps", "updates", "episodes", "resets", "autoresets", "iterations")
@@ -114,16 +118,26 @@ def read_own(output: str) -> dict[str, int | None]:
     raise Failed("did not say its own count")
 
 
-def count_case(case: Case, python: str) -> list[Count]:
+def count_case(case: Case, python: str) -> tuple[list[Count], str]:
     script, *arguments = case.command.split()
     with tempfile.TemporaryDirectory(prefix="counts-") as scratch:
         folder = Path(scratch)
         hotloop = [python, "-m", "hotloop"]
         own = read_own(run([*hotloop, "run", "--quiet", "--out", "session", str(SCRIPTS / script), *arguments], folder))
         report: dict[str, Any] = json.loads(run([*hotloop, "report", "session", "--json"], folder))
+        agree = views_agree(folder / "session")
     # no iterations in the report: none was closed
     seen = report["counters"] | {"iterations": (report.get("iterations") or {}).get("closed", 0)}
-    return [Count(number, own[number], int(seen.get(number, 0))) for number in NUMBERS]
+    return [Count(number, own[number], int(seen.get(number, 0))) for number in NUMBERS], agree
+
+
+def views_agree(session: Path) -> str:
+    """Do terminal, JSON, HTML, charts, analyze, list, live line and `ab` say the same of it? "" or where they do not."""
+    try:
+        check_one_answer(Session.load(session))
+    except AssertionError as error:
+        return f"{traceback.extract_tb(error.__traceback__)[-1].line}"
+    return ""
 
 
 def find_python(module: str, pythons: list[str]) -> str | None:
@@ -157,6 +171,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     counts: dict[str, list[Count]] = {}
+    views: dict[str, str] = {}
     failures: dict[str, str] = {}
     show_header()
     for case in CASES:
@@ -167,7 +182,7 @@ def main() -> int:
             print(f"{case.name:<32}  left out: there is no {case.needs}", flush=True)
             continue
         try:
-            counts[case.name] = count_case(case, python)
+            counts[case.name], views[case.name] = count_case(case, python)
             print(f"{case.name:<32}" + "".join(f"{count.text:>17}" for count in counts[case.name]), flush=True)
         except (Failed, ValueError, KeyError) as failure:
             failures[case.name] = f"{type(failure).__name__}: {failure}"
@@ -177,6 +192,9 @@ def main() -> int:
         return CANNOT
     table = Table("HotLoop's counts against the scripts' own")
     add_rows(table, counts, failures)
+    apart = "; ".join(f"{name}: {where}" for name, where in views.items() if where)
+    agree = sum(not where for where in views.values())
+    table.add("recorded sessions whose views all agree", agree, len(views), "", above=True, note=apart or f"of {len(views)}")
     return table.show()
 
 
