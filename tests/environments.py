@@ -22,10 +22,15 @@ READY = "ready"
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2], sys.implementation.name)"
 
 
+def this_python() -> Path:
+    """The interpreter that runs this, not the environment around it, which may be gone the next time."""
+    return Path(getattr(sys, "_base_executable", "") or sys.executable)
+
+
 def find_python(version: str) -> Path | None:
     """An interpreter of CPython `version` ("3.12"), or None: this one, one of pyenv's, or one on the PATH."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    found = [sys.executable, *sorted(map(str, pyenv.glob(f"{version}.*/bin/python3")), reverse=True)]
+    found = [str(this_python()), *sorted(map(str, pyenv.glob(f"{version}.*/bin/python3")), reverse=True)]
     found += filter(None, [shutil.which(f"python{version}")])
     for candidate in found:
         try:  # one of pyenv's on the PATH may be there only to say that it is not chosen

@@ -21,7 +21,10 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = item.path.parent.name
-        if HERE in item.path.parents and name != os.environ.get("LIBRARY_SET"):
+        if HERE not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.timeout(900))  # two whole runs, and whatever else the machine does
+        if name != os.environ.get("LIBRARY_SET"):
             item.add_marker(pytest.mark.skip(reason=f"needs the library set {name}: python tests/sets/run.py {name}"))
 
 
@@ -57,7 +60,9 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             for folder in folders:
                 shutil.copy(request.path.parent / "scripts" / f"{script}.py", folder / "train.py")
             hotloop = ["-m", "hotloop", "run", "--quiet", "--out", "session"]
-            made[script] = Pair(*(call(folder, words) for folder, words in zip(folders, ([], hotloop), strict=True)), folders[1])
+            made[script] = Pair(
+                *(call(folder, words) for folder, words in zip(folders, ([], hotloop), strict=True)), folders[1]
+            )
         return made[script]
 
     return run
@@ -65,6 +70,6 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def call(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *words, "train.py"], cwd=folder, capture_output=True, text=True, timeout=280,
+        [sys.executable, *words, "train.py"], cwd=folder, capture_output=True, text=True, timeout=400,
         env=os.environ | {"RAY_DEDUP_LOGS": "0", "CUDA_VISIBLE_DEVICES": "", "WANDB_MODE": "disabled"},
     )  # fmt: skip

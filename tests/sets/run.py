@@ -23,7 +23,7 @@ def run_set(name: str) -> str:
     """One line about how it went; empty where all is well."""
     began = time.monotonic()
     lines = (HERE / name / "requirements.txt").read_text().split()
-    python = environments.make(f"set-{name}", Path(sys.executable), lines, "test-tools")
+    python = environments.make(f"set-{name}", environments.this_python(), lines, "test-tools")
     if python is None:
         return "its libraries could not be installed"
     print(f"== set {name}: installed in {time.monotonic() - began:.0f} s", flush=True)
