@@ -49,7 +49,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> int:
 
 
 def install(python: Path, *what: str) -> bool:
-    return run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", CONSTRAINTS, *what) == 0
+    return run(python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", CONSTRAINTS, *what) == 0
 
 
 def make(name: str, python: Path, requirements: Sequence[str], extra: str) -> Path | None:
