@@ -17,9 +17,38 @@ from hotloop.analyse.report import Report, make_report
 
 
 def pytest_configure() -> None:
-    """Whatever the caller set for HotLoop, or for the cases of the diagnosis, is not what the tests are about."""
+    """Whatever the caller set for HotLoop, or for the cases of the diagnosis, is not what the tests are about: but for the
+    recorder, which tests/matrix.py chooses."""
     for name in [name for name in os.environ if name.startswith("HOTLOOP") or name == "FIXED"]:
-        del os.environ[name]
+        if name != "HOTLOOP_RECORDER":
+            del os.environ[name]
+
+
+# What a test may be skipped for. Anything else that is missing is a failure: a skip would hide that nothing was tested.
+REASONS = (
+    "needs a CUDA device",
+    "needs chromium and chromedriver",
+    "needs the library set",  # tests/sets/run.py makes it
+    "needs Node.js",  # and a simulator; with -m full only
+)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for report in hidden(terminalreporter):
+        terminalreporter.write_line(f"NOT A REASON TO SKIP A TEST: {report.longrepr}", red=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and hidden(reporter) and not session.exitstatus:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def hidden(reporter: Any) -> list[Any]:
+    """The tests that were skipped for no good reason."""
+    skipped = [report for report in reporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+    return [report for report in skipped if not any(reason in report.longrepr[2] for reason in REASONS)]
 
 
 @dataclass(frozen=True)

@@ -105,12 +105,15 @@ def test_an_exception_on_its_way_passes_a_listener_unharmed(looping, listen):
 
 
 def test_a_listener_may_end_the_recording(rig, listen):
-    listen(answer=lambda now: rig.module.close() or 0)
+    listener = listen(answer=lambda now: rig.module.close() or 0)
     with rig.module.profile("a"):
         pass
+    assert not rig.module.is_on()
     with rig.module.profile("b"):
         pass
+    assert listener.told == [("a", 1)]
     rig.open()
+    assert [node for node in rig.read().nodes if node.count] == []
 
 
 def test_spans_that_a_reset_carries_over_are_no_edges(rig, listen):

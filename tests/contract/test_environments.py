@@ -114,15 +114,16 @@ def test_episodes_are_counted_by_the_flags(bench, flags, episodes):
 
 
 def test_arrays_of_numpy_are_counted_too(bench):
-    numpy = pytest.importorskip("numpy")
-    done = numpy.zeros(100, bool)
+    import numpy as np
+
+    done = np.zeros(100, bool)
     done[[3, 99]] = True
-    bench.env((0, numpy.ones(100), done, numpy.zeros(100, bool), {})).step()
+    bench.env((0, np.ones(100), done, np.zeros(100, bool), {})).step()
     assert bench.counters() == {"env_steps": 100, "episodes": 2}
-    bench.env((0, numpy.float32(1.0), numpy.bool_(True), numpy.bool_(False), {})).step()
-    bench.env((0, numpy.array(1.0), True, False, {})).step()
+    bench.env((0, np.float32(1.0), np.bool_(True), np.bool_(False), {})).step()
+    bench.env((0, np.array(1.0), True, False, {})).step()
     assert bench.counters() == {"env_steps": 102, "episodes": 4}
-    bench.env((0, numpy.ones(3), numpy.ones((3, 2), bool)[:, 0], {})).step()  # every other byte: not looked at
+    bench.env((0, np.ones(3), np.ones((3, 2), bool)[:, 0], {})).step()  # every other byte: not looked at
     assert bench.counters() == {"env_steps": 105, "episodes": 4}
 
 

@@ -3,10 +3,9 @@ from __future__ import annotations
 from hotloop.record import twin
 from hotloop.store import schema
 
-from .conftest import native, pytest
+from .conftest import native
 
 
-@pytest.mark.skipif(native is None, reason="no C extension")
 def test_the_native_layout_is_the_schema():
     layout = native.layout()
     assert len(layout) > 25
@@ -15,7 +14,6 @@ def test_the_native_layout_is_the_schema():
         assert value == (len(expected) if name == "LOSSES" else expected), name
 
 
-@pytest.mark.skipif(native is None, reason="no C extension")
 def test_both_recorders_offer_the_same_names():
     public = {name for name in dir(native) if not name.startswith("_")} - {"layout", "fail_nth", "dump_coverage"}
     assert public == set(twin.__all__)

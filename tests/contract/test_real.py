@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import resource
 import select
 import socket
 import threading
@@ -17,7 +18,7 @@ import pytest
 from hotloop.model import shard as m
 from hotloop.model.ledger import fold
 
-from .conftest import Rig
+from .conftest import Rig, native
 
 KERNEL = 1
 
@@ -177,9 +178,8 @@ def test_every_kind_of_wait(real):
     assert fold([real.read()]).balances[0].waiting_ns > 10_000_000
 
 
+@pytest.mark.parametrize("recorder", [native], ids=["native"])  # the Python one cannot see locks taken directly
 def test_locks_are_waits_only_when_they_are_contended(real):
-    if not real.module.NATIVE:
-        pytest.skip("the Python recorder cannot see locks taken directly")
     real.module.hook_waits()
     lock, rlock = threading.Lock(), threading.RLock()
     with real.module.profile("free"):
@@ -242,7 +242,6 @@ def test_a_wait_that_ends_after_the_recording_is_harmless(real):
 
 
 def test_getrusage_can_be_watched(real):
-    resource = pytest.importorskip("resource")
     seen = []
     assert real.module.hook_rusage(seen.append)
     assert real.module.hook_rusage(seen.append)  # again: the new one counts
@@ -355,9 +354,8 @@ def test_pools_hand_work_over(real):
     assert branches["env"].calls == 9
 
 
+@pytest.mark.parametrize("recorder", [native], ids=["native"])  # Python checks its own
 def test_arguments_are_checked_before_anything_is_done(recorder):
-    if not recorder.NATIVE:
-        pytest.skip("Python checks its own")
     for call in (
         lambda: recorder.open(),
         lambda: recorder.lift("x"),

@@ -6,6 +6,8 @@ import pytest
 
 from hotloop.model import shard as m
 
+from .conftest import Rig, native
+
 
 def test_two_threads_never_exceed_wall_time(rig):
     rig.enter("env")
@@ -126,9 +128,8 @@ def test_random_span_forests_match_brute_force(rig):
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("recorder", [native], ids=["native"])  # the Python one runs the sample above
 def test_a_hundred_thousand_random_span_forests_match_brute_force(rig):
-    if not rig.module.NATIVE:
-        pytest.skip("the full count is for the native recorder; the twin runs the sample above")
     for seed in range(100_000):
         check_forest(rig, seed)
 
@@ -167,8 +168,6 @@ def test_the_books_of_every_track_close_exactly(rig):
 
 
 def test_own_cost_is_taken_from_where_it_arises(recorder):
-    from .conftest import Rig
-
     rig = Rig(recorder, costs=(2_000, 3_000, 100)).open()  # 2 ns inside, 3 ns outside
     try:
         rig.enter("outer")

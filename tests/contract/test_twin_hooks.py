@@ -17,8 +17,6 @@ from hotloop.store.shard import decode
 from .conftest import Bench, Rig, native, path_names
 from .test_twins import describe
 
-pytestmark = pytest.mark.skipif(native is None, reason="no C extension")
-
 ROLES = {
     "print": p.PRINT, "policy": p.FORWARD, "loss": p.LOSS, "backward": p.BACKWARD, "optimizer": p.OPTIMIZER, "copy": p.COPY,
     "list": p.FROM_LIST, "store": p.STORE, "sample": p.SAMPLE, "advantage": p.ADVANTAGE, "rollout": p.ROLLOUT,

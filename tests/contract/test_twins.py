@@ -15,8 +15,6 @@ from hotloop.store.shard import decode
 
 from .conftest import Rig, native, path_names
 
-pytestmark = pytest.mark.skipif(native is None, reason="no C extension")
-
 labels = st.sampled_from(["a", "b", "c", "d"])
 operation = st.one_of(
     st.tuples(st.just("enter"), labels),

@@ -15,9 +15,6 @@ HERE = Path(__file__).parent
 TRUTH = {case["case"]: case for case in json.loads((HERE / "truth.json").read_text())}
 SAMPLE = ["env-step-hot__rover", "logging-heavy__audit", "prioritized-sum__harvest", "none__table_lake"]
 
-pytest.importorskip("torch")
-pytest.importorskip("gymnasium")
-
 
 def find(folder: Path, case: str) -> list[dict]:
     """The findings of a case, under a name that says nothing."""

@@ -18,10 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("websockets")
-yaml = pytest.importorskip("yaml")
+import torch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "battle_threads"
 METRICS = {

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("torchrl")
-
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "petri_ppo"
 SIZES = {"frames-per-batch": 256, "shops": 8, "minibatch": 128, "epochs": 1, "jobs": 4, "machines": 4}
 SMALL = ["--device", "cpu", *(word for name, value in SIZES.items() for word in (f"--{name}", str(value)))]

@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("PIL")
-
-from hotloop import Session  # noqa: E402
+from hotloop import Session
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "ricochet_rgb"
 MODULES = ("ricochet", "rendering", "model", "train_agent", "profiling", "test_profiling")

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-torch = pytest.importorskip("torch")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "snake_dqn"
 SCRIPT = EXAMPLE / "scripts" / "training" / "train_dqn_mlp.py"

@@ -15,8 +15,6 @@ from hotloop import Session
 from hotloop.analyse.report import Report, make_report
 from hotloop.model.phase import phase_name
 
-pytest.importorskip("torch")
-
 DQN = """
 import collections, hashlib, random
 import numpy as np, torch, torch.nn as nn
@@ -233,7 +231,6 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(("kind", "context"), [("sync", "-"), ("async", "fork"), ("async", "spawn"), ("async", "forkserver")])
 def test_vector_environments_are_counted_in_every_kind_of_process(tmp_path, kind, context):
-    pytest.importorskip("gymnasium")
     done = run(tmp_path, VECTOR, arguments=(kind, context))
     assert done.returncode == 0, done.stderr
     report = read(tmp_path)
@@ -248,7 +245,6 @@ def test_vector_environments_are_counted_in_every_kind_of_process(tmp_path, kind
 
 
 def test_stable_baselines_is_told_apart_by_its_phases(tmp_path):
-    pytest.importorskip("stable_baselines3")
     code = (
         "import torch; torch.set_num_threads(1)\n"
         "from stable_baselines3 import PPO\n"

@@ -6,13 +6,12 @@ import json
 import os
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from hotloop import api  # noqa: E402
-from hotloop.integrations import _patch as p  # noqa: E402
-from hotloop.integrations import reads  # noqa: E402
-from hotloop.record.backend import recorder  # noqa: E402
+from hotloop import api
+from hotloop.integrations import _patch as p
+from hotloop.integrations import reads
+from hotloop.record.backend import recorder
 
 ORIGINALS = {name: vars(torch.Tensor).get(name) for name in reads.CALLS}
 

@@ -25,7 +25,6 @@ SWITCH = 'os.environ.get("FIXED", "0")'
 @dataclass(frozen=True)
 class Story:
     script: str
-    needs: tuple[str, ...]
     cause: str
     functions: tuple[str, ...]  # where the finding may point: any of these is a place at which its user would look
     part: str  # for whatif
@@ -34,9 +33,9 @@ class Story:
 STORIES = {
     story.script: story
     for story in (
-        Story("reinforce_video", ("gymnasium", "torch"), FILMING, ("Lander.render", "RecordFrames.step", "main"), "collect"),
-        Story("sac_features", ("stable_baselines3",), "per-item-transfer", ("Fourier.waves",), "Fourier.waves"),
-        Story("torchrl_dqn", ("gymnasium", "torchrl"), "replay-sample-slow", ("main", "stack_fn"), "learn/sample"),
+        Story("reinforce_video", FILMING, ("Lander.render", "RecordFrames.step", "main"), "collect"),
+        Story("sac_features", "per-item-transfer", ("Fourier.waves",), "Fourier.waves"),
+        Story("torchrl_dqn", "replay-sample-slow", ("main", "stack_fn"), "learn/sample"),
     )
 }
 
@@ -70,8 +69,6 @@ class Walk:
 @pytest.fixture(scope="module", params=STORIES)
 def walk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Walk:
     story = STORIES[request.param]
-    for package in story.needs:
-        pytest.importorskip(package)
     folder = tmp_path_factory.mktemp(story.script)
     (folder / "train.py").write_text((SCRIPTS / f"{story.script}.py").read_text())
     return Walk(story, folder, hotloop(folder, "run", "--out", "before", "train.py").stderr)

@@ -213,8 +213,9 @@ def release(before: int | None = None) -> None:
     if track.depth:
         return
     if track.idle is None:
-        label = label_of(state.reserved["(waiting: idle worker)"])
-        track.idle = add_node(track, path_of(0, label.id), label, track.root)
+        with state.lock:
+            label = label_of(state.reserved["(waiting: idle worker)"])
+            track.idle = add_node(track, path_of(0, label.id), label, track.root)
     if track.idle is not None:
         track.top = track.idle
         track.words[track.at + s.T_BASE] = track.idle.id

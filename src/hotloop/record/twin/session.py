@@ -285,8 +285,21 @@ def wake() -> Track | None:
     """Everything that is not the plain case: off, armed, forked, a new thread, an old track. None: do not record."""
     if not state.want:
         return None
+    if state.local.waking:  # a signal handler, or the garbage collector's callback, in the middle of the below
+        state.lose("dropped_reentrant")
+        return None
+    state.local.waking = True
+    try:
+        return _wake()
+    finally:
+        state.local.waking = False
+
+
+def _wake() -> Track | None:
     track: Track | None = state.local.track
     with state.lock:
+        if not state.want:  # another thread ended the recording while we waited
+            return None
         if not state.gen_on:
             if state.shard is not None and state.pid != os.getpid():
                 _forget_parent()
@@ -336,6 +349,11 @@ def close() -> None:
             if state.gen_on:
                 settle_tails()
     pause()
+    with state.lock:
+        _leave_shard()
+
+
+def _leave_shard() -> None:
     if state.shard is not None and state.pid != os.getpid():
         _forget_parent()
     if state.shard is None:
@@ -389,6 +407,12 @@ def reset() -> None:
     """A new epoch: a fresh shard takes the old one's place, and the spans open now go on in it from here."""
     if not state.gen_on or state.shard is None or state.pid != os.getpid():
         return
+    with state.lock:
+        _begin_epoch()
+
+
+def _begin_epoch() -> None:
+    assert state.shard is not None
     carried = [(track, [frame.zone for frame in track.frames[: track.depth]]) for track in state.tracks if not track.retired]
     for track, zones in carried:
         track_cut(track, "cut")
@@ -447,8 +471,9 @@ def lose(why: int) -> None:
 def name_process(name: str) -> None:
     """Name this process: in its shard, or in the one it will make."""
     state.name, state.name_pid = name[:255], os.getpid()
-    if state.shard is not None and state.pid == os.getpid():
-        _write_name()
+    with state.lock:
+        if state.shard is not None and state.pid == os.getpid():
+            _write_name()
 
 
 def _write_name() -> None:

@@ -365,15 +365,17 @@ class Zone:
         frame = outside(sys._getframe(2))
         if self.site is None:
             self.site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-            place_label(self)
+            with state.lock:
+                place_label(self)
         suspends = frame.f_code.co_flags & GENERATOR_FLAGS
         site = state.yield_check(frame.f_code, frame.f_lasti) if suspends and state.yield_check is not None else None
         if site and state.shard is not None:
             data = site.encode("utf-8", "surrogatepass")
-            offset = state.shard.string(data)
-            self.label.word(s.L_SITE, offset)
-            self.label.word(s.L_SITE_BYTES, len(data) if offset else 0)
-            self.label.flag(s.FLAG_HELD_ACROSS_YIELD, True)
+            with state.lock:
+                offset = state.shard.string(data)
+                self.label.word(s.L_SITE, offset)
+                self.label.word(s.L_SITE_BYTES, len(data) if offset else 0)
+                self.label.flag(s.FLAG_HELD_ACROSS_YIELD, True)
 
 
 HOOKS_MODULE = f"{__package__}.hooks"

@@ -224,6 +224,7 @@ class Track:
 class Local(ThreadLocal):
     track: Track | None = None
     telling = False  # an edge, to whoever listens
+    waking = False  # inside session.wake()
 
 
 NEVER = (1 << 64) - 1
