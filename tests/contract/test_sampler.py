@@ -252,7 +252,7 @@ def is_seen(function: str, *states: int) -> Callable[[m.Shard, m.Sample], bool]:
 @on_linux
 def test_a_thread_that_computes_is_seen_running(sampled):
     with Spinning(sampled, None):
-        wait_for(sampled, is_seen("spin_here", m.RUNNING))
+        assert wait_for(sampled, is_seen("spin_here", m.RUNNING))
 
 
 @on_linux
@@ -400,8 +400,8 @@ def test_without_descriptors_the_processor_time_tells(recorder):
         try:
             rig.open()
             with Spinning(rig, None):
-                wait_for(rig, is_seen("spin_here", m.RUNNING))
-                wait_for(rig, is_seen("block_here", m.BLOCKED))
+                assert wait_for(rig, is_seen("spin_here", m.RUNNING))
+                assert wait_for(rig, is_seen("block_here", m.BLOCKED))
         finally:
             rig.close()
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
