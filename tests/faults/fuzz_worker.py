@@ -64,7 +64,8 @@ class Guard:
         sys.addaudithook(self._hook)  # for good: there is no way to take one away
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.folder or event in ("builtins.id", "mmap.__new__"):  # memory only: files come by their descriptor
+        # Memory only: files come by their descriptor. A module's name is what 3.12 and later ask for when a class is made.
+        if not self.folder or event in ("builtins.id", "mmap.__new__", "sys._getframemodulename"):
             return
         if event in ("open", "os.scandir", "os.listdir"):
             if isinstance(arguments[0], int):  # a descriptor that is open already

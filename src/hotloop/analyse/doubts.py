@@ -63,6 +63,9 @@ def judge_quality(a: Sequence[Run], b: Sequence[Run], per_unit: tuple[Floats, Fl
         notes.append(f"the machine drifted by {stats.as_change(drift):+.1%} over the runs")
     if len(a) > 1 and (a[-1].start_s < b[0].start_s or b[-1].start_s < a[0].start_s):
         notes.append("one side ran before the other: drift is allowed for, at the price of a wide interval; use hotloop ab")
+    slow = max(run.warm_up.iterations for run in runs)
+    if slow and not any(run.left_out for run in runs):
+        notes.append(f"up to {slow} iterations at the start of a run were slower (warm-up); they are part of what is compared")
     if a[0].unit == "episodes":
         notes.append("an episode is not a constant unit of work: as the agent learns, episodes get longer or shorter")
     for key, what in (("python", "Python"), ("release", "kernel")):
@@ -74,7 +77,7 @@ def judge_quality(a: Sequence[Run], b: Sequence[Run], per_unit: tuple[Floats, Fl
     mean = float(profiler.mean())
     return Quality(
         dropped_share=max(run.dropped_share for run in runs), drift=stats.as_change(drift),
-        warm_up=max(run.warm_up.iterations for run in runs), unsettled=sum(not run.warm_up.settled for run in runs),
+        warm_up=max(run.left_out for run in runs), unsettled=sum(not run.warm_up.settled for run in runs),
         profiler=stats.Interval(mean, max(0.0, mean - spread), mean + spread), notes=tuple(notes),
     )  # fmt: skip
 

@@ -4,9 +4,10 @@ What lives here: reports in, `Run` out. A run is the job: the work of all its pr
 Invariant, in whole nanoseconds: a run's components add up to its total, and *untracked* is one of them. A component is the
 innermost span's label; a known wait belongs to the span it happens in.
 
-What is measured is the whole loop. Where a warm-up was found in any of the runs that are compared, that many iterations are
-left out of all of them; so is the first iteration of sessions recorded with start(), which holds the set-up. A label that first
-appears later is a phase, not warm-up (`changes.find_warm_up`).
+What is measured is the whole loop, as hooks see it: a warm-up is part of what a user waits for, and is told beside it. In
+sessions recorded with start() nobody knows where the set-up ends: there the warm-up is left out, the same number of iterations
+in all runs that are compared, and at least the first one. A label that first appears later is a phase, not warm-up
+(`changes.find_warm_up`).
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Run:
     returned: float | None = None  # what the script says it has achieved
     pair: int | None = None
     spans: dict[str, int] = field(default_factory=dict)  # nanoseconds in and below each label, and each phase
+    left_out: int = 0  # iterations at its start
     doubt: str = ""  # why its loop time cannot be trusted: two ways to measure it disagree
 
     @property
@@ -104,7 +106,8 @@ def _counted(report: Report) -> dict[str, int]:
 
 
 def find_warm_ups(reports: Sequence[Report]) -> tuple[list[WarmedUp], int]:
-    """The warm-up of each run, and how many iterations are left out of all: the longest of them, half of a run at most."""
+    """The warm-up of each run, and how many iterations are left out of all: none where hooks saw the loop's two ends, else the
+    longest of them, half of a run at most."""
     warm_ups, shortest = [], None
     for report in reports:
         history = read_iterations(report.learner)
@@ -116,10 +119,9 @@ def find_warm_ups(reports: Sequence[Report]) -> tuple[list[WarmedUp], int]:
         closed = report.iterations_closed
         shortest = closed if shortest is None else min(shortest, closed)
     longest = max((w.iterations for w in warm_ups), default=0)
-    if not all(map(_counts_itself, reports)):
+    if all(report.phases.known for report in reports) or not all(map(_counts_itself, reports)):
         return warm_ups, 0
-    least = 0 if all(report.phases.known for report in reports) else 1
-    return warm_ups, max(least, min(longest, (shortest or 2) // 2))
+    return warm_ups, max(1, min(longest, (shortest or 2) // 2))
 
 
 def _counts_itself(report: Report) -> bool:
@@ -160,7 +162,8 @@ def reduce_run(
         warm_up=warm_up, dropped_share=q.dropped / q.attempted if q.attempted else 0.0, profiler_share=q.profiler_share,
         host=_plain(report.meta.get("host")), script=find_script(report.meta),
         commit=str(_plain(report.meta.get("git")).get("commit", "")), returned=returned, pair=pair,
-        spans=_without_startup(measure_spans(sheet)) if sheet else {}, doubt=check_loop(report),
+        spans=_without_startup(measure_spans(sheet)) if sheet else {}, left_out=cut if cut and some.any() else 0,
+        doubt=check_loop(report),
     )  # fmt: skip
 
 
