@@ -180,7 +180,7 @@ def test_the_text_has_the_shape_of_the_answer():
     flat = " ".join(text.split())
     assert "four times in five; ±2 % needs about" in flat
     assert "quality: dropped 0 | drift " in text
-    assert "warm-up 3 iterations | profiler 1.0 ± 0.0 %" in text
+    assert "left out as warm-up: 3 iterations | profiler 1.0 ± 0.0 %" in text
     block = guide_text(compare_runs(*arms(0.5)))
     assert "Overall Performance:" in block
     assert re.search(r"Speedup:      \+(39|40)\.\d% \[", block)

@@ -140,7 +140,7 @@ def quality_text(c: Comparison) -> str:
     parts = [
         f"dropped {q.dropped_share * 100:.2g} %" if q.dropped_share else "dropped 0",
         f"drift {q.drift * 100:+.1f} %",
-        f"warm-up {q.warm_up} iteration{'s' * (q.warm_up != 1)}{settled}",
+        f"left out as warm-up: {q.warm_up} iteration{'s' * (q.warm_up != 1)}{settled}",
         f"profiler {q.profiler.mid * 100:.1f} ± {spread * 100:.1f} %",
     ]
     return "quality: " + " | ".join(parts)
