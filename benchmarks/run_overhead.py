@@ -1,6 +1,6 @@
 """What `hotloop run` costs a training loop: bare and recorded in turns, with a bare/bare control, and peers beside them.
 
-    python benchmarks/run_overhead.py [--pairs 10] [--peers] [--scripts sb3_ppo …] [--json FILE]
+    python benchmarks/run_overhead.py [--pairs 10] [--peers] [--before FOLDER/src] [--scripts sb3_ppo …] [--json FILE]
     (pip install -c constraints.txt torch stable-baselines3 tensorboard; peers: py-spy pyinstrument viztracer; half an hour)
 
 In a round bare, recorded and control take turns of a fifth of a second, in random order, the others stopped meanwhile: all
@@ -8,7 +8,8 @@ meet the same machine. Ratios are formed within a round; their geometric mean st
 logarithms. Peers cannot all be stopped, so they run one after the other, with a bare run of their own.
 Three ratios: wall time of the loop, processor time of the training process inside the loop, and processor time of
 everything that was started (with imports, supervisor and reports). The machines are shared: where wall and processor
-time disagree, look at the control.
+time disagree, look at the control. `--before`: the source folder of another HotLoop (a checkout of an earlier commit, its
+extension built in place), which takes its turns in the same rounds.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ PEERS = {
     "torch.profiler": [sys.executable, TORCH_PROFILED],
 }
 PEERS_BARE = "bare beside the peers"
+BEFORE = "hotloop run before"
 CLOCKS = {"loop_s": "loop wall", "loop_cpu_s": "loop processor time", "tree_cpu_s": "whole tree's processor time"}
 
 
@@ -82,8 +84,8 @@ class Series:
         self.rounds.append({variant: outcome for variant, outcome in outcomes.items() if isinstance(outcome, Outcome)})
         self.failures |= {variant: str(failure) for variant, failure in outcomes.items() if isinstance(failure, Failure)}
 
-    def ratio(self, variant: str, clock: str) -> Ratio | None:
-        bare = PEERS_BARE if variant in PEERS else "bare"
+    def ratio(self, variant: str, clock: str, bare: str = "") -> Ratio | None:
+        bare = bare or (PEERS_BARE if variant in PEERS else "bare")
         pairs = [(r[variant], r[bare]) for r in self.rounds if variant in r and bare in r]
         if not pairs:
             return None
@@ -97,9 +99,12 @@ def measure(script: str, options: argparse.Namespace, folder: Path) -> Series:
     recorded = [*HOTLOOP, "run", "--quiet", "--out", "session"]
     arguments = ["--steps", str(options.steps)] if options.steps else []
     series = Series()
+    variants = {"bare": BARE, "hotloop run": recorded, "control": BARE}
+    if options.before:
+        variants[BEFORE] = ["env", f"PYTHONPATH={Path(options.before).resolve()}", *recorded]
     for number in range(options.pairs):
         place = folder / script
-        series.add(run_in_turns(script, place, arguments, {"bare": BARE, "hotloop run": recorded, "control": BARE}))
+        series.add(run_in_turns(script, place, arguments, variants))
         shown = "  ".join(f"{variant} {outcome.loop_s:.2f}" for variant, outcome in series.rounds[-1].items())
         print(f"  {script} {number + 1}/{options.pairs}: {shown}", file=sys.stderr, flush=True)
         if options.peers and number < options.peer_pairs:
@@ -127,6 +132,12 @@ def add_rows(table: Table, script: str, series: Series) -> None:
             ratio = series.ratio(variant, clock)
             if ratio is not None and (variant, clock) != ("hotloop run", "loop_s"):
                 table.add(f"  {variant} / bare, {what}", ratio.mean, None, note=ratio.note)
+    for clock in ("loop_s", "loop_cpu_s"):
+        change = series.ratio("hotloop run", clock, BEFORE)
+        if change is not None:
+            table.add(f"  now / before, {CLOCKS[clock]}", change.mean, None, note=change.note)
+            if clock == "loop_cpu_s":
+                table.add("  its lower 95 % limit: not above before", change.low, 1.0)
     digests = {digest for variant in ("bare", "control", "hotloop run") for digest in series.digests(variant)}
     compared = len(series.digests("hotloop run"))
     if compared:
@@ -144,6 +155,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--scripts", nargs="+", default=list(DEFAULT_SCRIPTS))
     parser.add_argument("--steps", type=int, default=0, help="environment steps of every script; 0: its own default")
+    parser.add_argument("--before", metavar="SRC", help="the src folder of another HotLoop, to be measured in the same rounds")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--peer-pairs", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")

@@ -15,8 +15,8 @@ def run(number: int, components: dict[str, int], work: int = 100, pair: int | No
     values = {
         "name": f"run{number}", "start_s": float(number), "unit": "env_steps", "work": work, "all_work": work,
         "total_ns": total, "components": components, "row_ns": np.full(10, total / work), "row_weights": np.ones(10),
-        "warm_up": WarmedUp(3, True, ""), "left_out": 3, "dropped_share": 0.0, "profiler_share": 0.01, "host": HOST, "script": "train.py",
-        "commit": "", "pair": pair, "spans": components,
+        "warm_up": WarmedUp(3, True, ""), "left_out": 3, "dropped_share": 0.0, "profiler_share": 0.01, "host": HOST,
+        "script": "train.py", "commit": "", "pair": pair, "spans": components,
     }  # fmt: skip
     return Run(**{**values, **more})
 
