@@ -1,15 +1,15 @@
 """Another Python thread holds the interpreter.
 
-A thread that computes in Python (a monitor, a loader, a logger) takes the interpreter lock away from the training thread.
+A thread that computes in Python (a monitor, a loader, a logger) holds Python's global lock, the GIL. Meanwhile the training
+thread cannot run.
 
-Recognised by: the share of its samples at which the training thread wanted the interpreter and did not have it, as the kernel
-says (it is blocked in the interpreter's own lock); the thread named is the one most often seen with the interpreter meanwhile.
-Where the main thread only waits for others that train, it is what they could do on idle cores and cannot for want of the
-interpreter. A thread that is blocked, or computes in C without the interpreter, is no cause. The Python recorder cannot
-see who has the interpreter: there another thread of yours counts that used the processor in a large part of the samples, and in
-sessions of earlier versions one that was not in a known wait.
+Recognised by: HotLoop asks the operating system about a hundred times a second what the training thread does. The finding
+appears if it waits for the GIL in 5 % of these checks or more; it names the thread that held the GIL most often then. If the
+training itself runs in several threads, the loss is the work they could have done on idle cores without the GIL. A thread that
+sits in a C library and waits, or computes in C without the GIL, is never blamed. Without the C extension HotLoop cannot see who
+holds the GIL: then a thread of yours is named that was busy in a quarter of the checks or more.
 
-What to do: move that work into a process, or let it sleep.
+What to do: move that work into a process, or do it less often.
 """
 
 from __future__ import annotations
