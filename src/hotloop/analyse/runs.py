@@ -2,12 +2,12 @@
 
 What lives here: reports in, `Run` out. A run is the job: the work of all its processes, in the time of the learner's loop.
 Invariant, in whole nanoseconds: a run's components add up to its total, and *untracked* is one of them. A component is the
-innermost span's label; a known wait belongs to the span it happens in.
+innermost span's label; a known wait belongs to the span it happens in. Our own cost is none of them.
 
-What is measured is the whole loop, as hooks see it: a warm-up is part of what a user waits for, and is told beside it. In
-sessions recorded with start() nobody knows where the set-up ends: there the warm-up is left out, the same number of iterations
-in all runs that are compared, and at least the first one. A label that first appears later is a phase, not warm-up
-(`changes.find_warm_up`).
+What is measured is the whole loop, as hooks see it, less our own cost: a warm-up is part of what a user waits for, and is told
+beside it. In sessions recorded with start() nobody knows where the set-up ends: there the warm-up is left out, the same number
+of iterations in all runs that are compared, and at least the first one. A label that first appears later is a phase, not
+warm-up (`changes.find_warm_up`).
 """
 
 from __future__ import annotations
@@ -150,11 +150,14 @@ def reduce_run(
         sheet: Sheet | None = sheet_of_iterations(report.learner, kept)
     else:
         total, work, sheet = report.loop_ns, _counted(report).get(unit, 0), report.sheet
-    if not total or not work:
+    components = _close(_without_startup(fold_labels(sheet)) if sheet else {}, total)
+    own = components.pop(OWN, 0)  # what we cost is no cost of the script
+    total -= own
+    if total <= 0 or not work:
         raise UsageError(f"{report.name} measured nothing after its first iteration; run it for longer")
+    row_ns = row_ns * (total / (total + own))
     if not len(row_ns) or not _counts_itself(report):
         row_ns, weights = np.array([total / work]), np.array([float(work)])
-    components = _close(_without_startup(fold_labels(sheet)) if sheet else {}, total)
     q = report.quality
     return Run(
         name=report.name, start_s=report.start_unix_ns / 1e9, unit=unit, work=work, all_work=_counted(report).get(unit, 0),
