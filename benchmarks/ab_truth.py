@@ -23,9 +23,7 @@ import argparse
 import hashlib
 import json
 import math
-import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -41,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scipy import stats
 
 from benchmarks.measure import Table, clean_env
+from benchmarks.run.programs import Failure, run_command
 from benchmarks.run_overhead import Ratio, geometric_ratio
 
 SCRIPTS = Path(__file__).resolve().parent / "ab"
@@ -64,10 +63,6 @@ PARALLEL = {
     "sb3": "--vec subproc", "vector": "--vec async", "threads": "--pool threads", "workers": "--pool processes",
     "rllib": "--runners 2",
 }  # fmt: skip
-
-
-class Failed(Exception):
-    """A run that gives no figure, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +183,11 @@ def make_units(options: argparse.Namespace) -> list[Unit]:
 
 
 def run(command: Sequence[str]) -> str:
-    """Standard output. In a group of its own, so that a time-out ends the workers too."""
+    """Standard output."""
     environment = clean_env() | {"OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}
-    child = subprocess.Popen(
-        command, cwd=SCRIPTS, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        output, errors = child.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        raise Failed(f"took longer than {LIMIT_S} s") from None
-    if child.returncode:
-        lines = errors.strip().splitlines() or ["it said nothing"]
-        raise Failed(f"ended with {child.returncode}: {lines[-1]}")
+    code, output, errors = run_command(command, SCRIPTS, environment, LIMIT_S)
+    if code:
+        raise Failure(f"ended with {code}: {(errors.strip().splitlines() or ['it said nothing'])[-1]}")
     return output
 
 
@@ -212,7 +197,7 @@ def read_loop(output: str) -> tuple[float, int, int]:
         if line.startswith("LOOP "):
             _, seconds, steps, updates = line.split()
             return float(seconds), int(steps), int(updates)
-    raise Failed("did not print its loop time")
+    raise Failure("did not print its loop time")
 
 
 def run_bare(case: Case, python: str, pairs: range, per_step: dict[str, list[float]], work: set[tuple[int, int]]) -> None:
@@ -222,7 +207,7 @@ def run_bare(case: Case, python: str, pairs: range, per_step: dict[str, list[flo
             per_step[letter].append(seconds / steps)
             work.add((steps, updates))
     if len(work) > 1:
-        raise Failed(f"the variants do not do the same work: {sorted(work)}")
+        raise Failure(f"the variants do not do the same work: {sorted(work)}")
 
 
 def run_ab(a: Sequence[str], b: Sequence[str], python: str, number: int) -> Said:
@@ -244,7 +229,7 @@ def read_own(folder: Path) -> float | None:
     for place in sorted(folder.glob("[0-9]*-[AB]")):
         try:
             seconds, steps, _ = read_loop((place / "output.txt").read_text())
-        except (OSError, Failed):
+        except (OSError, Failure):
             return None
         times[place.name[-1]].append(seconds / steps)
     if not times["A"] or len(times["A"]) != len(times["B"]):
@@ -321,7 +306,7 @@ def run_units(units: Sequence[Unit], options: argparse.Namespace) -> Iterator[di
         start = time.monotonic()
         try:
             row = measure(unit, python, bare_pairs, options.seed + number)
-        except (Failed, ValueError, KeyError) as failure:
+        except (Failure, ValueError, KeyError) as failure:
             row = {"failed": f"{type(failure).__name__}: {failure}"}
         row |= {
             "key": unit.key,

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.one_answer import check_one_answer
 
 from benchmarks.measure import Table, clean_env
+from benchmarks.run.programs import Failure, run_command
 from hotloop import Session
 
 SCRIPTS = Path(__file__).resolve().parent / "counts"
@@ -69,10 +68,6 @@ CASES = (
 )
 
 
-class Failed(Exception):
-    """A run that gives no numbers, and why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Count:
     """One number by the script's own count and by HotLoop's; `own` is None where it is not compared."""
@@ -93,20 +88,11 @@ class Count:
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Standard output. In a group of its own, so that a time-out ends the workers too."""
-    child = subprocess.Popen(
-        command, cwd=folder, env=clean_env() | {"OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        output, errors = child.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        raise Failed(f"took longer than {LIMIT_S} s") from None
-    if child.returncode:
+    """Standard output."""
+    code, output, errors = run_command(command, folder, clean_env() | {"OMP_NUM_THREADS": "1"}, LIMIT_S)
+    if code:
         lines = [line for line in errors.strip().splitlines() if not line.startswith("hotloop:")] or ["it said nothing"]
-        raise Failed(f"ended with {child.returncode}: {lines[-1]}")
+        raise Failure(f"ended with {code}: {lines[-1]}")
     return output
 
 
@@ -115,7 +101,7 @@ def read_own(output: str) -> dict[str, int | None]:
         if line.startswith("OWN "):
             own: dict[str, int | None] = json.loads(line.removeprefix("OWN "))
             return own
-    raise Failed("did not say its own count")
+    raise Failure("did not say its own count")
 
 
 def count_case(case: Case, python: str) -> tuple[list[Count], str]:
@@ -184,7 +170,7 @@ def main() -> int:
         try:
             counts[case.name], views[case.name] = count_case(case, python)
             print(f"{case.name:<32}" + "".join(f"{count.text:>17}" for count in counts[case.name]), flush=True)
-        except (Failed, ValueError, KeyError) as failure:
+        except (Failure, ValueError, KeyError) as failure:
             failures[case.name] = f"{type(failure).__name__}: {failure}"
             print(f"{case.name:<32}  {failures[case.name]}", flush=True)
     if not counts and not failures:

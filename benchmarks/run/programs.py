@@ -50,7 +50,7 @@ def run_script(
     command = [*(under or [sys.executable]), str(SCRIPTS / f"{name}.py"), *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HAND_TIMES": "1" if by_hand else "0"}
     before = _children_cpu_s()
-    code, output, errors = _run(command, folder, environment)
+    code, output, errors = run_command(command, folder, environment)
     return _parse(name, code, output, errors, _children_cpu_s() - before)
 
 
@@ -124,13 +124,15 @@ def run_recorded(
     """Run a script under `hotloop run`; its outcome and the JSON report of the session, which stays in folder/session."""
     under = [*HOTLOOP, "run", "--quiet", "--out", "session"]
     outcome = run_script(name, folder, arguments, under, by_hand)
-    code, output, errors = _run([*HOTLOOP, "report", "session", "--json"], folder, dict(os.environ))
+    code, output, errors = run_command([*HOTLOOP, "report", "session", "--json"], folder, dict(os.environ))
     if code:
         raise Failure(f"no report of {name}: {_last_line(errors)}")
     return outcome, json.loads(output)
 
 
-def _run(command: Sequence[str], folder: Path, environment: dict[str, str]) -> tuple[int, str, str]:
+def run_command(
+    command: Sequence[str], folder: Path, environment: dict[str, str], limit_s: float = TIMEOUT_S
+) -> tuple[int, str, str]:
     """Exit code, standard output, standard error. In a group of its own, so that a time-out ends the children too."""
     try:
         child = subprocess.Popen(
@@ -140,11 +142,11 @@ def _run(command: Sequence[str], folder: Path, environment: dict[str, str]) -> t
     except OSError as error:
         raise Failure(f"{command[0]} could not be started ({error.strerror})") from None
     try:
-        output, errors = child.communicate(timeout=TIMEOUT_S)
+        output, errors = child.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-        raise Failure(f"{Path(command[-1]).name} took longer than {TIMEOUT_S} s") from None
+        raise Failure(f"{Path(command[-1]).name} took longer than {limit_s:g} s") from None
     return child.returncode, output, errors
 
 
