@@ -20,7 +20,7 @@ from ..errors import UnreadableError
 from ..model.device import Operators
 from ..model.job import order_processes
 from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData, Source
-from ..model.shard import Shard
+from ..model.shard import WAIT, Shard
 from . import schema as s
 from .blocks import walk
 from .device import read_devices
@@ -322,4 +322,6 @@ def _state(shard: Shard, shards: list[Shard]) -> str:
     late = _LOOKS_APART * shard.samples.interval_ns  # it may have lived on for that long after it was seen
     learner = shards[0]
     over_ns = learner.last_work_ns or max(other.last_work_ns for other in shards)
-    return ENDED if learner.ended and learner is not shard and shard.end_ns + late >= over_ns > 0 else DIED
+    outlived = learner.ended and learner is not shard and shard.end_ns + late >= over_ns > 0
+    idle = all(shard.label_of(span.path).kind == WAIT for span in shard.open_spans)
+    return ENDED if outlived and (late or idle) else DIED  # without a sampler, what was at work at its end was not let go

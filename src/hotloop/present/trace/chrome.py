@@ -22,7 +22,10 @@ from .timeline import OPEN, Lane, Timeline
 VERSION = 1
 MB = 1 << 20
 MAX_ID = 1 << 22  # the largest pid Linux gives out; numbers from there on are ours
-CATEGORIES = {m.USER: "span", m.WAIT: "wait", m.PROFILER: "profiler", m.HANDOFF: "handoff", m.OVERFLOW: "span", m.ROOT: "root"}
+CATEGORIES = {
+    m.USER: "span", m.WAIT: "wait", m.PROFILER: "profiler", m.HANDOFF: "handoff", m.OVERFLOW: "span", m.ROOT: "root",
+    m.INFERRED: "span", m.GARBAGE: "garbage",
+}  # fmt: skip
 
 
 def chrome_trace(session: SessionData, ledger: Ledger, timeline: Timeline) -> Iterator[str]:
