@@ -1,7 +1,8 @@
 """RLlib: where an iteration ends. Its driver learns while its env runners, other processes, step the environments: an iteration
 cannot be told there by the env step that follows learning, but RLlib has a word for it.
 
-What lives here: that one hook point. Invariant: what `step` returns or raises passes unchanged. Tried with ray 2.60, new API stack.
+What lives here: that one hook point. Invariant: what `step` returns or raises passes unchanged.
+Tried with ray 2.60, new API stack.
 """
 
 from __future__ import annotations
