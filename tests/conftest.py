@@ -19,7 +19,7 @@ from hotloop.analyse.report import Report, make_report
 def pytest_configure() -> None:
     """Whatever the caller set for HotLoop, or for the cases of the diagnosis, is not what the tests are about: but for the
     recorder, which tests/matrix.py chooses."""
-    for name in [name for name in os.environ if name.startswith("HOTLOOP") or name == "FIXED"]:
+    for name in [name for name in os.environ if name.startswith("HOTLOOP") or name in ("FIXED", "COLUMNS")]:
         if name != "HOTLOOP_RECORDER":
             del os.environ[name]
 

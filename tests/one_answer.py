@@ -192,7 +192,7 @@ def _near(a: float, b: float, relative: float = 1e-9) -> bool:
 
 
 def _time(seconds: float) -> str:
-    return duration_text(seconds * 1e9)
+    return duration_text(_ns(seconds))  # whole nanoseconds again: 3.945 µs is rounded as the report rounds it
 
 
 def _ns(seconds: float) -> int:

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     "--duration", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the script after that time."
 )
 @click.option("--max-iterations", type=click.IntRange(1), metavar="N", help="Stop the script after N iterations.")
-@click.option("--lines", type=click.Choice(["on", "off"]), help="Sample the lines of all Python threads.  [default: on]")
+@click.option(
+    "--lines",
+    type=click.Choice(["on", "few", "off"]),
+    help="Sample the lines of all Python threads; few: at long intervals.  [default: on]",
+)
 @click.option("--hooks", metavar="LIST", help="Only these integrations, e.g. torch,gymnasium.  [default: all]")
 @click.option("--no-hooks", is_flag=True, help="Hook nothing: only spans of your own and lines.")
 @click.option("--select", metavar="CAUSES", help="Look for these causes only.")
@@ -68,7 +72,7 @@ def run(
 
     given: dict[str, Any] = {
         "name": name, "duration": duration, "max_iterations": max_iterations, "hooks": [] if no_hooks else split(hooks),
-        "lines": None if lines is None else lines == "on", "select": split(select), "ignore": split(ignore),
+        "lines": None if lines is None else lines != "off", "select": split(select), "ignore": split(ignore),
         "quiet": quiet or None,
     }  # fmt: skip
     settings = read_settings(Path.cwd(), given)
@@ -78,9 +82,8 @@ def run(
     trace = parse_trace(torch_trace) if torch_trace is not None else None
     if trace is not None and "torch" not in settings.hooks:
         raise UsageError("--torch-trace needs the hooks for torch; leave --no-hooks away, or add torch to --hooks")
-    plan = Plan(
-        words, label, out, settings.duration, settings.max_iterations, settings.quiet, settings.hooks, settings.lines, trace
-    )  # fmt: skip
+    rate = "few" if lines == "few" else "on" if settings.lines else "off"
+    plan = Plan(words, label, out, settings.duration, settings.max_iterations, settings.quiet, settings.hooks, rate, trace)
     outcome = run_child(plan)
     _write_reports(outcome, settings.quiet, settings.select, settings.ignore)
     context.exit(outcome.code)

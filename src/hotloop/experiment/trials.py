@@ -63,7 +63,8 @@ def run_job(job: Job) -> tuple[str, float]:
     """Run it under `hotloop run`; answers what went wrong ("" if nothing) and how long it took."""
     output = job.session.with_name(job.session.name + ".out")
     output.parent.mkdir(parents=True, exist_ok=True)
-    words = [sys.executable, "-m", "hotloop", "run", "--quiet", "--out", str(job.session.resolve()), *job.command.for_run()]
+    options = ["--quiet", "--lines", "few", "--out", str(job.session.resolve())]  # what is compared is disturbed least
+    words = [sys.executable, "-m", "hotloop", "run", *options, *job.command.for_run()]
     begin = time.monotonic()
     code = _call(words, job, output)
     took = time.monotonic() - begin

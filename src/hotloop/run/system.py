@@ -19,6 +19,8 @@ from typing import Any
 
 from ..store.system import MOST_SAMPLES, SYSTEM_FILE
 
+MOST_SHARE = 0.005  # of a core, for what runs beside the training
+
 
 class Sampler:
     """Samples a process and its descendants into a session's file, at an interval that doubles when the file is full."""
@@ -48,8 +50,9 @@ class Sampler:
     def tick(self, now: float) -> None:
         """Take a sample if it is time."""
         if now >= self._due:
-            self._due = now + self.interval_s
+            begin = time.thread_time()
             self.take()
+            self._due = now + max(self.interval_s, (time.thread_time() - begin) / MOST_SHARE)
 
     def take(self) -> None:
         taken = self._sample() if self._process is not None else None
