@@ -23,8 +23,9 @@ if "--python" in sys.argv:
 
 import hotloop
 from benchmarks.measure import Table
-from hotloop import Session, profile, profile_function
-from hotloop.analyse.report import make_report
+from hotloop import profile, profile_function
+from hotloop.analyse.diagnosis import diagnose
+from hotloop.store.reader import read_session
 
 clock = time.perf_counter_ns
 Interval = tuple[int, int]
@@ -188,7 +189,7 @@ def main() -> int:
     generators()
     many = own_cost()
     hotloop.stop()
-    report = make_report(Session.load(path))
+    report = diagnose(read_session(path))
     got = {o.name: o for o in report.operations}
     table = Table(
         f"accuracy, {'Python' if '--python' in sys.argv else 'native'} recorder: worst deviation from the truth is what counts"
@@ -211,7 +212,7 @@ def main() -> int:
         "%",
         note=f"true {many / 1e6:.1f} ms",
     )
-    raw = sum(n.total_ns for s in Session.load(path).shards for n in s.nodes if s.label_of(n.path).name == "many")
+    raw = sum(n.total_ns for s in read_session(path).shards for n in s.nodes if s.label_of(n.path).name == "many")
     table.add("  the same, own cost not subtracted", abs(raw / many - 1) * 100, None, "%")
     for balance in report.ledger.balances:
         parts = balance.exclusive_ns + balance.waiting_ns + balance.unattributed_ns + balance.profiler_ns

@@ -29,7 +29,7 @@ from tests.one_answer import check_one_answer
 
 from benchmarks.measure import Table, clean_env
 from benchmarks.run.programs import Failure, run_command
-from hotloop import Session
+from hotloop.store.reader import read_session
 
 SCRIPTS = Path(__file__).resolve().parent / "counts"
 NUMBERS = ("env_steps", "updates", "episodes", "resets", "autoresets", "iterations")
@@ -120,7 +120,7 @@ def count_case(case: Case, python: str) -> tuple[list[Count], str]:
 def views_agree(session: Path) -> str:
     """Do terminal, JSON, HTML, charts, analyze, list, live line and `ab` say the same of it? "" or where they do not."""
     try:
-        check_one_answer(Session.load(session))
+        check_one_answer(read_session(session))
     except AssertionError as error:
         return f"{traceback.extract_tb(error.__traceback__)[-1].line}"
     return ""

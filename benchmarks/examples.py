@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.measure import Table
-from hotloop import Session
-from hotloop.analyse.report import make_report
+from hotloop.analyse.diagnosis import diagnose
+from hotloop.store.reader import read_session
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = {
@@ -61,7 +61,7 @@ def run(name: str, on: bool) -> tuple[float, list[tuple[float, float, float]]]:
 
 def counted(path: Path) -> tuple[float, float, float]:
     """Spans × cost ÷ wall, coverage, profiler share of a session."""
-    report = make_report(Session.load(path))
+    report = diagnose(read_session(path))
     cost_ns = report.quality.recorded * report.quality.own_cost_ns
     profiler = report.ledger.balances[0].profiler_ns / report.wall_ns
     return cost_ns / report.wall_ns * 100, report.coverage * 100, profiler * 100

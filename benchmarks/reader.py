@@ -33,10 +33,10 @@ hotloop.stop()
 READ = """
 import sys, time
 begin = time.perf_counter()
-from hotloop import Session
+from hotloop.store.reader import read_session
 from hotloop.analyse.report import make_report
 imported = time.perf_counter()
-session = Session.load(sys.argv[1])
+session = read_session(sys.argv[1])
 loaded = time.perf_counter()
 report = make_report(session)
 import json

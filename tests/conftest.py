@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from hotloop import Session
-from hotloop.analyse.report import Report, make_report
+from hotloop.analyse.diagnosis import Diagnosis, diagnose
+from hotloop.model.session import SessionData
+from hotloop.store.reader import read_session
 
 
 def pytest_configure() -> None:
@@ -59,13 +60,13 @@ class Ran:
     folder: Path
 
     @property
-    def session(self) -> Session:
+    def session(self) -> SessionData:
         (only,) = (self.folder / "runs").iterdir()
-        return Session.load(only)
+        return read_session(only)
 
     @property
-    def report(self) -> Report:
-        return make_report(self.session)
+    def report(self) -> Diagnosis:
+        return diagnose(self.session)
 
     def operation(self, name: str) -> Any:
         return next(o for o in self.report.operations if o.name == name)

@@ -14,10 +14,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
-from hotloop.analyse.iterations import read_iterations
-from hotloop.analyse.report import Report, make_report
+from hotloop.analyse.diagnosis import Diagnosis, diagnose
 from hotloop.analyse.runs import ITERATIONS, choose_unit, find_warm_ups, reduce_run
-from hotloop.analyse.timeline import make_timeline
 from hotloop.errors import UsageError
 from hotloop.model.session import SessionData
 from hotloop.model.sheet import KINDS
@@ -37,16 +35,15 @@ WORDS = ("work", "waiting", "unattributed", "profiler")
 
 def check_one_answer(session: SessionData) -> None:
     """Every quantity that more than one view shows is the same in all of them."""
-    report = make_report(session)
-    history = read_iterations(report.learner)
-    said = report_data(report, history, ())
+    report = diagnose(session)
+    said = report_data(report)
     main = said["tracks"][0] if said["tracks"] else None
     if main is None:
         return
     _check_json(said, main)
     for width in (80, 120):
-        _check_terminal(report_text(report, history, width, ()), said, main)
-    _check_html(page_data(report, make_timeline(session), history, Limits(), ()), said, main)
+        _check_terminal(report_text(report, width), said, main)
+    _check_html(page_data(report, Limits()), said, main)
     _check_analysis(report, said, main)
     _check_charts(report, said)
     _check_small_views(session, report, said)
@@ -121,7 +118,7 @@ def _check_html(page: dict[str, Any], said: dict[str, Any], main: dict[str, Any]
         assert rows.get("unattributed", 0) == main["unattributed_ns"] and rows.get("profiler", 0) == main["profiler_ns"]
 
 
-def _check_analysis(report: Report, said: dict[str, Any], main: dict[str, Any]) -> None:
+def _check_analysis(report: Diagnosis, said: dict[str, Any], main: dict[str, Any]) -> None:
     analysis = find_bottlenecks(list_operations(report), 0)
     data = detailed_data(analysis, {})["summary"]
     assert data["coverage"] == said["coverage"] and data["wall_time"] == said["wall_s"]
@@ -135,7 +132,7 @@ def _check_analysis(report: Report, said: dict[str, Any], main: dict[str, Any]) 
     assert all(gain >= 2 for gain in map(float, re.findall(r"at most ([\d.]+)% to gain", text))) or "peak" in text
 
 
-def _check_charts(report: Report, said: dict[str, Any]) -> None:
+def _check_charts(report: Diagnosis, said: dict[str, Any]) -> None:
     axes = Figure().subplots()
     chart_lanes(axes, report)
     legend = axes.get_legend()
@@ -149,13 +146,13 @@ def _check_charts(report: Report, said: dict[str, Any]) -> None:
             assert _near(width, main[f"{word}_s"])
 
 
-def _check_small_views(session: SessionData, report: Report, said: dict[str, Any]) -> None:
+def _check_small_views(session: SessionData, report: Diagnosis, said: dict[str, Any]) -> None:
     row = list_row("x", report)
     assert [row[key] for key in ("wall_s", "loop_s", "sps", "coverage")] == [
         said[key] for key in ("wall_s", "loop_s", "sps", "coverage")
     ]
     assert row["iterations"] == said["iterations"]["closed"]
-    summary = session_report(session, report, ())["summary"]
+    summary = session_report(report)["summary"]
     assert [summary[key] for key in ("wall_time", "loop_time", "sps", "coverage", "direct_coverage", "iterations")] == [
         *(said[key] for key in ("wall_s", "loop_s", "sps", "coverage", "direct_coverage")), said["iterations"]["closed"],
     ]  # fmt: skip
@@ -173,7 +170,7 @@ def _check_small_views(session: SessionData, report: Report, said: dict[str, Any
     _check_run(report, said)
 
 
-def _check_run(report: Report, said: dict[str, Any]) -> None:
+def _check_run(report: Diagnosis, said: dict[str, Any]) -> None:
     """What `ab` and `compare` take of it: the same loop, the same work."""
     try:
         unit = choose_unit([report])

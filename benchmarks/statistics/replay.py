@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from benchmarks.measure import Table
 
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.analyse.gap import CALLS, COST, STEPS, Cause, Gap, Side, explain_gap, read_side
-from hotloop.analyse.report import make_report
-from hotloop.store.reader import Session
+from hotloop.store.reader import read_session
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "snake_dqn" / "scripts" / "training" / "train_dqn_mlp.py"
 # Milliseconds and calls per vector step of 32 games, from the example's README.
@@ -88,7 +88,7 @@ def record(folder: Path, episodes: int, seed: int, more: Sequence[str]) -> Side:
     words = [sys.executable, str(SCRIPT), "--episodes", str(episodes), *base, *more, "--out", str(folder)]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     (session,) = folder.iterdir()
-    return read_side(make_report(Session.load(session)))
+    return read_side(diagnose(read_session(session)))
 
 
 def matches(cause: Cause, factor: str, names: set[str]) -> bool:

@@ -15,19 +15,20 @@ from .api import (
     step,
     stop,
 )
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .store.reader import Session as Session
+    from .session import Session as Session
+    from .session import load as load
 
-__version__ = "0.1.0"
-__all__ = [  # and Session, on demand: `import *` inside training must not load NumPy
+__all__ = [  # and load and Session, on demand: `import *` inside training must not load NumPy
     "Profiler", "count", "get_global_profiler", "get_profiler", "profile", "profile_function", "start", "step", "stop",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Session":  # needs NumPy, which the training process must not pay for
-        from .store.reader import Session
+    if name in ("Session", "load"):  # they need NumPy, which the training process must not pay for
+        from . import session
 
-        return Session
+        return getattr(session, name)
     raise AttributeError(f"module 'hotloop' has no attribute {name!r}")

@@ -16,11 +16,10 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from hotloop import Session
-from hotloop.analyse.iterations import read_iterations
-from hotloop.analyse.report import Report, make_report
-from hotloop.analyse.timeline import make_timeline
+from hotloop.analyse.diagnosis import Diagnosis, diagnose
+from hotloop.model.session import SessionData
 from hotloop.present.html import html_bytes
+from hotloop.store.reader import read_session
 
 # Labels as an attacker, or an unlucky user, would choose them. The file itself stays readable ASCII.
 PAYLOADS = (
@@ -66,8 +65,8 @@ document.addEventListener("securitypolicyviolation", (event) => window.seen.push
 class Shown:
     """A session and the page made of it."""
 
-    session: Session
-    report: Report
+    session: SessionData
+    report: Diagnosis
     html: bytes
     file: Path
 
@@ -78,21 +77,21 @@ class Shown:
         return json.loads(text[begin : text.index("</script>", begin)])
 
 
-def show(session: Session, folder: Path) -> Shown:
-    report = make_report(session)
-    html = html_bytes(report, make_timeline(session), read_iterations(report.learner))
+def show(session: SessionData, folder: Path) -> Shown:
+    report = diagnose(session)
+    html = html_bytes(report)
     file = folder / "report.html"
     file.write_bytes(html)
     return Shown(session, report, html, file)
 
 
-def record(folder: Path, code: str, check: bool = True) -> Session:
+def record(folder: Path, code: str, check: bool = True) -> SessionData:
     """Run a script that records into `runs`."""
     script = folder / "train.py"
     script.write_text(textwrap.dedent(code))
     subprocess.run([sys.executable, str(script)], cwd=folder, check=check, capture_output=True, timeout=120)
     (only,) = (folder / "runs").iterdir()
-    return Session.load(only)
+    return read_session(only)
 
 
 TRAINING = """
@@ -166,7 +165,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Shown:
         hotloop.stop()
         """,
     )
-    session = Session(
+    session = SessionData(
         session.path,
         {**session.meta, "name": PAYLOADS[1], "command": [PAYLOADS[0], PAYLOADS[7]], "host": {PAYLOADS[2]: PAYLOADS[8]}},
         session.shards,

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotloop.analyse.report import make_report
-from hotloop.analyse.timeline import make_timeline
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.model import device as d
 from hotloop.model import shard as m
 from hotloop.present.html import html_bytes
@@ -61,12 +60,12 @@ def session_of(*processes, operators=None, session=None):
 
 
 def data_of(session, limits=None):
-    return page_data(make_report(session), make_timeline(session), None, limits or Limits())
+    return page_data(diagnose(session), limits or Limits())
 
 
 def write_page(folder, session):
     file = folder / "report.html"
-    file.write_bytes(html_bytes(make_report(session), make_timeline(session), None))
+    file.write_bytes(html_bytes(diagnose(session)))
     return file
 
 
@@ -116,7 +115,7 @@ def test_device_data_without_an_end_still_fits_into_the_page():
     ops = tuple(d.Operator(d.KERNEL, f"{i}" + "k" * 1500, f"{i}" + "l" * 1500, 1, 1 << 59) for i in range(4000))
     many = [replace(PROCESS, pid=i, name="N" * 500 + str(i), broken="b" * 500, transfers=lines) for i in range(200)]
     session = session_of(*many, operators=replace(OPERATORS, rows=ops))
-    assert len(html_bytes(make_report(session), make_timeline(session), None)) <= MAX_BYTES
+    assert len(html_bytes(diagnose(session))) <= MAX_BYTES
     full, least = (len(str(data_of(session, limits)["device"])) for limits in (Limits(), Limits(device=20)))
     assert least < full / 5
     assert full < 400_000

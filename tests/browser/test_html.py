@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from hotloop.analyse.timeline import make_timeline
 from hotloop.model.session import Events, SessionData
 from hotloop.present.html import html_bytes
 
@@ -367,12 +366,13 @@ def test_odd_sessions_are_drawn_without_a_complaint(chromium, tmp_path, code):
 
 
 def test_a_session_before_its_first_span_is_drawn_without_a_complaint(chromium, training, tmp_path):
-    report = replace(training.report, sheet=None, owners={}, operations=(), iterations=(), iterations_closed=0, sps=None)
-    report = replace(report, ledger=replace(report.ledger, balances=()), wall_ns=0, loop_ns=0, counters={})
     events = replace(training.session.events, **{k: getattr(training.session.events, k)[:0] for k in Events.__slots__})
-    empty = SessionData(tmp_path, {}, training.session.shards, training.session.processes, events, ())
+    shards = tuple(replace(shard, iterations=(), iterations_closed=0) for shard in training.session.shards)
+    empty = SessionData(tmp_path, {}, shards, training.session.processes, events, ())
+    report = replace(training.report, session=empty, sheet=None, owners={}, operations=(), sps=None)
+    report = replace(report, ledger=replace(report.ledger, balances=()), wall_ns=0, loop_ns=0, counters={})
     page = tmp_path / "empty.html"
-    page.write_bytes(html_bytes(report, make_timeline(empty), None))
+    page.write_bytes(html_bytes(report))
     chromium.open(page)
     assert "recorded nothing yet" in chromium.one("#totals").text
     assert "there is no timeline" in chromium.one("#timeline-said").text

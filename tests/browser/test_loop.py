@@ -7,19 +7,18 @@ from itertools import takewhile
 
 import pytest
 
-from hotloop.analyse.report import make_report
-from hotloop.analyse.timeline import make_timeline
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.model.session import Source
 from hotloop.present.html import html_bytes
 
-from ..unit.loops import FILE, finding, make_loop
+from ..unit.loops import FILE, finding, make_loop, with_findings
 from .conftest import PAYLOADS
 
 
 def write_page(folder, findings, loop=None):
-    session, report = loop or make_loop()
+    _, report = loop or make_loop()
     file = folder / "report.html"
-    file.write_bytes(html_bytes(report, make_timeline(session), None, findings, session.sources))
+    file.write_bytes(html_bytes(with_findings(report, findings)))
     return file
 
 
@@ -107,7 +106,7 @@ def test_no_text_of_a_finding_a_hook_or_a_line_becomes_markup(chromium, tmp_path
         finding(cause=p, title=p, span=p, file=p, function=p, evidence=(p,), action=p, verify=p)
         for p in (x[:2000] for x in PAYLOADS)
     ]
-    chromium.open(write_page(tmp_path, found, (session, make_report(session))))
+    chromium.open(write_page(tmp_path, found, (session, diagnose(session))))
     chromium.settle()
     assert chromium.run("return window.pwned === undefined")
     assert (

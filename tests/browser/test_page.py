@@ -18,10 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotloop import Session
-from hotloop.analyse.iterations import read_iterations
-from hotloop.analyse.report import make_report
-from hotloop.analyse.timeline import make_timeline
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.model import shard as m
 from hotloop.model.sheet import KINDS, PROFILER, SPAN, UNATTRIBUTED, Row, Sheet, round_shares
 from hotloop.present.html import html_bytes, report_html
@@ -30,6 +27,7 @@ from hotloop.present.html.names import Names
 from hotloop.present.html.names import show as show_name
 from hotloop.present.html.page import MAX_BYTES, SCRIPTS
 from hotloop.present.html.sheet import group_small, round_parts, sheet_data
+from hotloop.store.reader import read_session
 
 from .conftest import PAYLOADS, record, show
 
@@ -110,17 +108,17 @@ def test_our_own_script_never_parses_text_as_markup_or_code():
 
 
 def test_the_same_session_gives_the_same_bytes(training):
-    again = make_report(Session.load(training.session.path))
-    assert html_bytes(again, make_timeline(training.session), read_iterations(again.learner)) == training.html
+    again = diagnose(read_session(training.session.path))
+    assert html_bytes(again) == training.html
 
 
 def test_the_page_does_not_depend_on_the_order_of_hashes(training):
     code = (
-        "import sys, hashlib; from hotloop import Session; from hotloop.analyse.report import make_report\n"
+        "import sys, hashlib; from hotloop.store.reader import read_session; from hotloop.analyse.diagnosis import diagnose\n"
         "from hotloop.analyse.timeline import make_timeline; from hotloop.analyse.iterations import read_iterations\n"
         "from hotloop.present.html import html_bytes\n"
-        "s = Session.load(sys.argv[1]); r = make_report(s)\n"
-        "print(hashlib.sha256(html_bytes(r, make_timeline(s), read_iterations(r.learner))).hexdigest())"
+        "s = read_session(sys.argv[1]); r = make_report(s)\n"
+        "print(hashlib.sha256(html_bytes(r)).hexdigest())"
     )
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
@@ -234,7 +232,7 @@ def test_hostile_names_keep_their_text():
 
 def test_what_is_not_shown_one_by_one_is_counted(training):
     limits = Limits(sheet=5, operations=3, lanes=2, notes=1, name_chars=20, names_bytes=100)
-    data = page_data(training.report, make_timeline(training.session), None, limits)
+    data = page_data(training.report, limits)
     operations = [o for o in training.report.operations if o.kind in (m.USER, m.WAIT) and o.calls]
     columns, gathered = data["operations"], data["operations"]["gathered"]
     assert len(columns["name"]) == 3 and gathered["rows"] == len(operations) - 3
@@ -282,7 +280,7 @@ def test_a_killed_process_is_said_to_have_died_and_its_open_spans_are_there(tmp_
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True)
     assert done.returncode == -signal.SIGKILL
     (path,) = (tmp_path / "runs").iterdir()
-    data = show(Session.load(path), tmp_path).data
+    data = show(read_session(path), tmp_path).data
     assert data["quality"]["died"] == 1 and data["quality"]["open"] == 1
     assert any("died; what it recorded is complete" in note for note in data["notes"])
     assert data["history"] is None
@@ -293,7 +291,7 @@ def test_a_killed_process_is_said_to_have_died_and_its_open_spans_are_there(tmp_
 
 def test_a_session_before_its_first_span_has_a_page_too(training):
     report = replace(training.report, sheet=None, owners={}, operations=(), iterations=(), iterations_closed=0, sps=None)
-    html = report_html(report, make_timeline(training.session), None)
+    html = report_html(report)
     assert '"sheet":null' in html and '"totals":null' in html and '"owners":null' in html
 
 
@@ -302,7 +300,7 @@ def test_impossible_numbers_do_not_reach_the_page(training):
     report = replace(
         training.report, sps=float("nan"), start_unix_ns=1 << 80, meta={"command": 7, "host": [1]}, quality=quality
     )
-    html = report_html(report, make_timeline(training.session), None)
+    html = report_html(report)
     assert "NaN" not in html.split('id="data">')[1].split("</script>")[0]
     assert '"start_ms":null' in html and '"own_cost_ns":null' in html
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from hotloop import Session
+from hotloop.store.reader import read_session
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "ricochet_rgb"
 MODULES = ("ricochet", "rendering", "model", "train_agent", "profiling", "test_profiling")
@@ -111,7 +111,7 @@ def test_the_books_of_a_training_run_close(trained: tuple[Path, str]) -> None:
     assert isclose(own + beside, summary["wall_time"], rel_tol=1e-6)
     assert summary["coverage"] >= 0.8  # 0.95 is a bar of benchmarks/examples.py: a busy machine adds to the rest
     (session,) = (trained[0] / "runs").iterdir()
-    assert Session.load(session).name == "ricochet_rgb"
+    assert read_session(session).name == "ricochet_rgb"
 
 
 def test_parts_are_not_longer_than_their_whole(trained: tuple[Path, str]) -> None:

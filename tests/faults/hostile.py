@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from hotloop.analyse.iterations import Iterations, read_iterations
-from hotloop.analyse.report import Report, make_report
-from hotloop.analyse.timeline import make_timeline
+from hotloop.analyse.diagnosis import Diagnosis, diagnose
 from hotloop.errors import UnreadableError
+from hotloop.model.session import SessionData
 from hotloop.present.detailed import session_report
 from hotloop.present.html import report_html
 from hotloop.present.json import report_data
@@ -27,7 +26,7 @@ from hotloop.present.terminal import report_text
 from hotloop.present.trace import export
 from hotloop.record.blocks import VIEWS as BLOCKS
 from hotloop.record.blocks import view_text
-from hotloop.store.reader import Session
+from hotloop.store.reader import read_session
 
 ABSURD_S = 10 * 366 * 86400  # nobody trains for ten years
 SMALL = "budget=1 << 20, ring_events=64, log_events=256, iter_units=1, child_ring_events=64, child_iter_units=1"
@@ -131,34 +130,33 @@ def make_corpus(folder: Path) -> dict[str, Path]:
 # ---- reading, and what must hold ----
 
 
-VIEWS: dict[str, Callable[[Session, Report, Iterations | None], str]] = {
-    "text": lambda _, report, history: report_text(report, history, 100),
-    "html": lambda session, report, history: report_html(report, make_timeline(session), history),
-    "chrome": lambda session, *_: "".join(export(session, "chrome").pieces),
-    "speedscope": lambda session, *_: "".join(export(session, "speedscope").pieces),
-    "collapsed": lambda session, *_: "".join(export(session, "collapsed").pieces),
-    "analyze": lambda session, report, _: json.dumps(session_report(session, report), allow_nan=False),
-    "blocks": lambda _, report, __: "".join(view_text(v, report.learner, report.ledger, report.resources) for v in BLOCKS),
+VIEWS: dict[str, Callable[[SessionData, Diagnosis], str]] = {
+    "text": lambda _, report: report_text(report, 100),
+    "html": lambda _, report: report_html(report),
+    "chrome": lambda session, _: "".join(export(session, "chrome").pieces),
+    "speedscope": lambda session, _: "".join(export(session, "speedscope").pieces),
+    "collapsed": lambda session, _: "".join(export(session, "collapsed").pieces),
+    "analyze": lambda _, report: json.dumps(session_report(report), allow_nan=False),
+    "blocks": lambda _, report: "".join(view_text(v, report.learner, report.ledger, report.resources) for v in BLOCKS),
 }
 
 
 def examine(path: Path, views: Iterable[str] = tuple(VIEWS)) -> str:
     """Read a session as `hotloop report` does and check what must hold: "read", "partial" or "refused"."""
     try:
-        session = Session.load(path)
+        session = read_session(path)
     except UnreadableError as error:
         assert str(error).strip(), "refused without a reason"
         assert str(error).isprintable(), f"not one line: {error!s:.200}"
         return "refused"
     assert all(text.isprintable() for text in session.problems), "a problem is not one line"
     assert len(session.problems) <= 100, "nobody reads that many problems"
-    report = make_report(session)
-    history = read_iterations(report.learner)
-    data = json.loads(json.dumps(report_data(report, history), allow_nan=False))
+    report = diagnose(session)
+    data = json.loads(json.dumps(report_data(report), allow_nan=False))
     check_numbers(data, "")
     check_books(session, report, data)
     for view in views:
-        VIEWS[view](session, report, history).encode("utf-8")  # fails on a lone surrogate
+        VIEWS[view](session, report).encode("utf-8")  # fails on a lone surrogate
     return "partial" if session.problems else "read"
 
 
@@ -181,7 +179,7 @@ def check_numbers(data: Any, key: str) -> None:
         assert data < ABSURD_S or key not in ONE_RUN, f"{key} is {data}"
 
 
-def check_books(session: Session, report: Report, data: dict[str, Any]) -> None:
+def check_books(session: SessionData, report: Diagnosis, data: dict[str, Any]) -> None:
     assert report.loop_ns <= report.wall_ns
     lifetimes = [track.lifetime_ns for shard in session.shards for track in shard.tracks]
     for track, lifetime in zip(data["tracks"], lifetimes, strict=True):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hotloop import Session
 from hotloop.errors import UnreadableError
+from hotloop.store.reader import read_session
 
 TRAINING = """
 import sys
@@ -72,7 +72,7 @@ def test_whichever_call_fails_training_goes_on(tmp_path, shim, recorder, error):
         assert "Traceback" not in done.stderr, (nth, done.stderr)
         for session in (folder / "failing").glob("run-*"):
             try:
-                Session.load(session)  # whatever is there can be read, or is refused in one sentence
+                read_session(session)  # whatever is there can be read, or is refused in one sentence
             except UnreadableError as refused:
                 assert "\n" not in str(refused)
         shutil.rmtree(folder)

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from hotloop.analyse.report import make_report
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.errors import UnreadableError
+from hotloop.model.session import SessionData
 from hotloop.present.json import report_data
 from hotloop.store import schema as s
 from hotloop.store.blocks import LIVE_NS, walk
-from hotloop.store.reader import MAX_PROBLEMS, Session
+from hotloop.store.reader import MAX_PROBLEMS, read_session
 from hotloop.store.shard import decode
 from hotloop.store.system import SYSTEM_FILE
 
@@ -60,13 +61,13 @@ def put(files: Files, at: int, value: int) -> Files:
     return {**files, shard_of(files): bytes(data)}
 
 
-def load(folder: Path, files: Files) -> Session:
+def load(folder: Path, files: Files) -> SessionData:
     write_files(folder, files)
-    return Session.load(folder)
+    return read_session(folder)
 
 
-def calls(session: Session) -> dict[str, int]:
-    return {o.name: o.calls for o in make_report(session).operations}
+def calls(session: SessionData) -> dict[str, int]:
+    return {o.name: o.calls for o in diagnose(session).operations}
 
 
 # ---- the samples ----
@@ -182,7 +183,7 @@ def test_an_absurd_value_is_left_out_and_said(ended, tmp_path, what, value):
         item = next(i for i, x in enumerate(decode(ended[shard_of(ended)]).labels) if x.name == "rollout")
     write_files(tmp_path, put(ended, block.offset + 8 * (item * block.item_words + word), value))
     assert examine(tmp_path) == "partial"
-    assert make_report(Session.load(tmp_path)).wall_ns < 3600 * 10**9
+    assert diagnose(read_session(tmp_path)).wall_ns < 3600 * 10**9
 
 
 def test_an_impossible_date_is_left_out_and_said(ended, tmp_path):
@@ -233,20 +234,20 @@ def test_a_tree_of_thousands_of_levels_can_be_written_as_json(ended, tmp_path):
     data = bytearray(ended[shard_of(ended)])
     mutations.chain_paths(random.Random(1), data)
     session = load(tmp_path, {**ended, shard_of(ended): bytes(data)})
-    report = make_report(session)
+    report = diagnose(session)
     assert json.loads(json.dumps(report_data(report), indent=1))["tree"]
     assert sum(b.self_ns for b in report.ledger.tree) <= sum(b.lifetime_ns for b in report.ledger.balances)
 
 
 def test_work_handed_over_in_a_circle_finds_its_place_in_the_tree(corpus, tmp_path):
     (path,) = (corpus / "processes-native" / "runs").iterdir()
-    whole = calls(Session.load(path))
+    whole = calls(read_session(path))
     for seed in range(30):
         files = read_files(path)
         mutations.tangle_origins(random.Random(seed), files, [name for name in files if name.endswith(s.SHARD_SUFFIX)])
         session = load(tmp_path / str(seed), files)
         assert calls(session) == whole
-        ledger = make_report(session).ledger
+        ledger = diagnose(session).ledger
         assert all(branch.parent < i for i, branch in enumerate(ledger.tree))
         assert sum(branch.calls for branch in ledger.tree) == sum(shard.recorded for shard in session.shards)
 
@@ -261,7 +262,7 @@ def test_no_value_of_session_json_costs_the_recording(ended, tmp_path):
         for value in HOSTILE_JSON:
             text = json.dumps({**meta, key: "@@@"}).replace('"@@@"', value)
             (tmp_path / s.SESSION_FILE).write_bytes(text.encode("utf-8", "surrogatepass"))
-            session = Session.load(tmp_path)
+            session = read_session(tmp_path)
             json.dumps(session.meta, allow_nan=False)
             assert session.meta or session.problems
     examine(tmp_path)
@@ -275,7 +276,7 @@ def test_a_name_in_session_json_is_a_name_and_no_path(ended, tmp_path, name):
     write_files(folder, {**ended, s.SESSION_FILE: json.dumps(meta).encode()})
     before = sorted(str(p) for p in tmp_path.rglob("*"))
     assert examine(folder) == "read"
-    report = make_report(Session.load(folder))
+    report = diagnose(read_session(folder))
     assert (report.name, report.path) == (name, str(folder))
     assert sorted(str(p) for p in tmp_path.rglob("*")) == before
 
@@ -310,7 +311,7 @@ def test_no_link_is_followed_and_nothing_but_a_file_is_read(ended, tmp_path, by)
     folder = tmp_path / "session"
     replace_shard(folder, ended, by)
     with pytest.raises(UnreadableError, match="holds no recording") as refused:
-        Session.load(folder)
+        read_session(folder)
     assert str(refused.value).isprintable()
 
 
@@ -322,7 +323,7 @@ OTHERS = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink
 def test_what_stands_in_place_of_a_session_file_costs_that_file_only(ended, tmp_path, name, make):
     write_files(tmp_path, {file: data for file, data in ended.items() if file != name})
     OTHERS[make](tmp_path / name)
-    session = Session.load(tmp_path)
+    session = read_session(tmp_path)
     assert calls(session)["rollout"] == 12
     assert session.system == ()
     if name == s.SESSION_FILE:
@@ -338,7 +339,7 @@ def test_ten_thousand_junk_files_are_passed_over(ended, tmp_path):
     for i in range(20):
         (tmp_path / s.SHARD_DIR / f"~folder-{i}{s.SHARD_SUFFIX}").mkdir()
     descriptors = len(os.listdir("/proc/self/fd"))
-    session = Session.load(tmp_path)
+    session = read_session(tmp_path)
     assert calls(session)["rollout"] == 12
     assert len(session.problems) == MAX_PROBLEMS + 1
     assert session.problems[-1].endswith("problems more")
@@ -349,7 +350,7 @@ def test_ten_thousand_junk_files_are_passed_over(ended, tmp_path):
 def test_a_path_that_is_no_session_is_one_line(tmp_path, path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnreadableError) as refused:
-        Session.load(path)
+        read_session(path)
     assert str(refused.value).isprintable()
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hotloop import Session
-from hotloop.analyse.report import make_report
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.errors import UnreadableError
 from hotloop.model import shard as m
-from hotloop.store.reader import DIED
+from hotloop.store.reader import DIED, read_session
 from hotloop.store.shard import decode
 
 VICTIMS = Path(__file__).with_name("victims.py")
@@ -121,7 +120,7 @@ def kill_many(tmp_path: Path, method: str, threads: int, kills: int, seed: int, 
     assert checked >= kills * 0.6
     assert finished > 0
     (session,) = (tmp_path / "runs").iterdir()
-    assert Session.load(session).processes[0].state == "ended"
+    assert read_session(session).processes[0].state == "ended"
 
 
 @pytest.mark.parametrize("threads", [1, 8, 64])
@@ -151,8 +150,8 @@ def test_every_way_to_die_leaves_a_session(tmp_path, how, recorder):
     )
     assert done.returncode != 0
     (path,) = (tmp_path / "runs").iterdir()
-    session = Session.load(path)
-    report = make_report(session)
+    session = read_session(path)
+    report = diagnose(session)
     calls = {o.name: (o.calls, o.open) for o in report.operations if o.kind == m.USER}
     if how == "exception":  # an exception unwinds: the spans are closed and the session is too
         assert calls == {"finished": (1000, 0), "open at death": (1, 0), "inner": (1, 0)}
@@ -202,7 +201,7 @@ def test_the_out_of_memory_killer_leaves_a_session(tmp_path):
             victim.kill()
         assert victim.wait(120) == -signal.SIGKILL
         (path,) = (tmp_path / "runs").iterdir()
-        report = make_report(Session.load(path))
+        report = diagnose(read_session(path))
         assert next(o for o in report.operations if o.name == "finished").calls == 1000
         assert next(o for o in report.operations if o.name == "open at death").open == 1
     finally:
@@ -226,18 +225,18 @@ def test_of_many_environment_processes_the_killed_ones_are_flagged_and_the_rest_
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     (path,) = (tmp_path / "runs").iterdir()
-    live = Session.load(path)
+    live = read_session(path)
     assert {p.state for p in live.processes if p.pid in pids and p.pid not in killed} <= {"running"}
     parent.stdin.write("go\n")
     parent.stdin.close()
     assert parent.wait(120) == 0
     parent.stdout.close()
-    session = Session.load(path)
+    session = read_session(path)
     states = {p.pid: p.state for p in session.processes}
     assert len(states) == workers + 1
     assert {pid for pid, state in states.items() if state == DIED} == set(killed)
     assert {pid for pid, state in states.items() if state == "ended"} == set(pids) - set(killed) | {parent.pid}
-    report = make_report(session)
+    report = diagnose(session)
     assert set(report.quality.died) == set(killed)
     step = next(o for o in report.operations if o.name == "env_step")
     assert step.calls >= 50 * (workers - len(killed))

@@ -126,14 +126,6 @@ def test_single_sessions_are_described_with_the_pairs_needed(compared):
 
 def test_findings_of_the_baseline_stand_beside_the_gain(compared):
     folder, _ = compared
-    base = sorted((folder / "runs/one").glob("*-B"))[0]
-    finding = {
-        "cause": "env-io-wait",
-        "title": "t",
-        "span": "collect/env_step",
-        "predicted_speedup": {"low": 2, "mid": 4, "high": 9},
-    }
-    (base / "findings.json").write_text(json.dumps({"version": 1, "findings": [finding]}))
     data = json.loads(hotloop(folder, "compare", "runs/one/*-B", "runs/one/*-A", "--json").stdout)
     assert data["predictions"][0]["cause"] == "env-io-wait"
     assert data["predictions"][0]["acted_on"] is True

@@ -17,7 +17,7 @@ def test_the_public_names_are_exactly_these():
     names = {"profile", "profile_function", "get_profiler", "get_global_profiler", "step", "count", "start", "stop", "Profiler"}
     assert set(hotloop.__all__) == names
     assert hotloop.get_global_profiler() is hotloop.get_profiler()
-    assert hotloop.Session.__name__ == "Session"
+    assert hotloop.Session.__name__ == "Session" and hotloop.load.__name__ == "load"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         hotloop.nonsense  # noqa: B018
 

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from hotloop import Session, __version__
+from hotloop import __version__
 from hotloop.cli.main import main
+from hotloop.store.reader import read_session
 
 
 def test_the_module_and_the_command_are_the_same(tmp_path):
@@ -59,7 +60,7 @@ def test_a_clean_run_with_full_event_windows_and_ring_has_no_problems(run):
         stop()
     """)
     (path,) = (done.folder / "runs").iterdir()
-    session = Session.load(path)
+    session = read_session(path)
     (shard,) = session.shards
     assert session.problems == ()
     assert len(session.events.start_ns) >= shard.logged_events + min(shard.ring_events, 8_000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hotloop import Session
+from hotloop.store.reader import read_session
 
 from .test_hooks import run
 
@@ -19,7 +19,7 @@ def counted(folder: Path, code: str, *arguments: str) -> tuple[dict[str, int], d
     """What the script says, what its main process counted, and that process's shard."""
     done = run(folder, code, arguments=arguments)
     assert done.returncode == 0, done.stderr
-    shard = Session.load(folder / "session").shards[0]
+    shard = read_session(folder / "session").shards[0]
     assert shard.problems == ()
     for row in shard.iterations:
         assert row.end_ns <= shard.last_work_ns

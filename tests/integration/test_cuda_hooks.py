@@ -21,7 +21,7 @@ from hotloop.integrations import cuda, reads
 from hotloop.integrations import torch as torch_hooks
 from hotloop.record import memory
 from hotloop.record.backend import recorder
-from hotloop.store.reader import Session
+from hotloop.store.reader import read_session
 
 MB = 1 << 20
 
@@ -159,7 +159,7 @@ def make():
 
 def names_of(world, numbers):
     api.stop()
-    shards = {s.id: s for s in Session.load(world.path).shards}
+    shards = {s.id: s for s in read_session(world.path).shards}
     return {shards[row["key"][0]].label_of(row["key"][1]).name: row for row in numbers["labels"] if row["key"][0] in shards}
 
 
@@ -285,7 +285,7 @@ def test_the_peak_of_a_span_is_the_allocators_and_the_users_own_reading_stays_ri
     assert sorted(row[2] for row in numbers["peaks"]) == [60 * MB, 60 * MB]
     assert numbers["peak_allocated"] == 100 * MB
     api.stop()
-    nodes = [node.gpu_peak_bytes for shard in Session.load(world.path).shards for node in shard.nodes if node.gpu_peak_bytes]
+    nodes = [node.gpu_peak_bytes for shard in read_session(world.path).shards for node in shard.nodes if node.gpu_peak_bytes]
     assert nodes == [60 * MB, 60 * MB]
 
 
@@ -381,7 +381,7 @@ def test_nothing_is_marked_while_a_graph_is_captured(world):
 
 
 def test_the_file_reads_back_and_the_report_shows_it(world):
-    from hotloop.analyse.report import make_report
+    from hotloop.analyse.diagnosis import diagnose
     from hotloop.present.terminal import report_text
 
     world.begin()
@@ -391,10 +391,10 @@ def test_the_file_reads_back_and_the_report_shows_it(world):
         torch.ones(()).as_subclass(OnDevice).item()
     world.device.finish()
     api.stop()
-    report = make_report(Session.load(world.path))
+    report = diagnose(read_session(world.path))
     assert report.devices.names == ("Fake 9000",)
     assert report.devices.transfers[0].count == 5
-    text = report_text(report, None)
+    text = report_text(report)
     assert "DEVICE  Fake 9000" in text
     assert "learn/backward" in text
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hotloop import Session
-from hotloop.analyse.report import Report, make_report
+from hotloop.analyse.diagnosis import Diagnosis, diagnose
 from hotloop.model.phase import phase_name
+from hotloop.store.reader import read_session
 
 DQN = """
 import collections, hashlib, random
@@ -82,11 +82,11 @@ def run(
     )
 
 
-def read(folder: Path) -> Report:
-    return make_report(Session.load(folder / "session"))
+def read(folder: Path) -> Diagnosis:
+    return diagnose(read_session(folder / "session"))
 
 
-def calls(report: Report, name: str) -> int:
+def calls(report: Diagnosis, name: str) -> int:
     return sum(o.calls for o in report.operations if o.name == name)
 
 
@@ -239,7 +239,7 @@ def test_vector_environments_are_counted_in_every_kind_of_process(tmp_path, kind
     names = {o.name for o in report.operations}
     assert {"Scale.step", "TimeLimit.step", "CartPoleEnv.step"} <= names
     if kind == "async":
-        workers = [s for s in Session.load(tmp_path / "session").shards[1:] if s.envs]
+        workers = [s for s in read_session(tmp_path / "session").shards[1:] if s.envs]
         assert len(workers) == 3
         assert all(s.counters["env_steps"] >= 80 for s in workers)
 
@@ -393,7 +393,7 @@ def test_a_library_of_an_unknown_shape_is_a_note_and_the_script_runs(tmp_path):
     done = run(tmp_path, code + "env = Env(); env.reset(); env.step(0); print(r.version)\n")
     assert done.returncode == 0
     assert done.stdout == "99\n"
-    notes = [row for row in Session.load(tmp_path / "session").hooks if row["state"] == "note"]
+    notes = [row for row in read_session(tmp_path / "session").hooks if row["state"] == "note"]
     assert any("make is not there" in row["detail"] for row in notes)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotloop import Session
 from hotloop.cli.main import main
+from hotloop.store.reader import read_session
 
 from ..one_answer import check_one_answer
 
@@ -65,6 +65,6 @@ def test_a_script_that_was_run(tmp_path, monkeypatch, code, argument):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(textwrap.dedent(code))
     assert main(["run", "--quiet", "--out", "session", "train.py", *filter(None, [argument])]) == 0
-    session = Session.load(tmp_path / "session")
+    session = read_session(tmp_path / "session")
     assert {process.state for process in session.processes} == {"ended"}
     check_one_answer(session)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hotloop import Session
-from hotloop.analyse.report import make_report
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.run.progress import Progress, ProgressReader, StatusLine, shorten_line, status_text
 from hotloop.run.supervisor import describe_exit
+from hotloop.store.reader import read_session
 
 SPANS = """
 import os, signal, sys, time
@@ -51,7 +51,7 @@ def test_arguments_streams_and_exit_code_are_the_scripts(tmp_path):
     assert json.loads((session / "profiling_report.json").read_text())["summary"]["operations"]["work"]["call_count"] == 20
     meta = json.loads((session / "session.json").read_text())
     assert meta["exit"] == {"code": 5, "how": "ended with exit code 5"}
-    report = make_report(Session.load(session))
+    report = diagnose(read_session(session))
     assert report.iterations_closed == 20
     assert report.processes[0].state == "ended"
 
@@ -72,7 +72,7 @@ def test_however_it_ends_there_is_a_report_of_all_finished_spans(tmp_path, end, 
     assert done.returncode == code
     assert how in done.stderr
     assert "WHERE THE TIME WENT" not in done.stderr
-    report = make_report(Session.load(tmp_path / "session"))
+    report = diagnose(read_session(tmp_path / "session"))
     assert next(o for o in report.operations if o.name == "work").calls == 20
     assert "work" in (tmp_path / "session" / "report.txt").read_text()
 
@@ -105,7 +105,7 @@ def test_a_killed_supervisor_leaves_the_script_and_its_recording(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.communicate()
-    report = make_report(Session.load(tmp_path / "session"))
+    report = diagnose(read_session(tmp_path / "session"))
     assert next(o for o in report.operations if o.name == "work").calls == 20
 
 
@@ -115,10 +115,10 @@ def test_the_whole_tree_killed_leaves_a_recording(tmp_path):
     process.wait()
     process.communicate()
     deadline = time.monotonic() + 60
-    while (session := Session.load(tmp_path / "session")).processes[0].state != "died":  # a kill takes a moment to arrive
+    while (session := read_session(tmp_path / "session")).processes[0].state != "died":  # a kill takes a moment to arrive
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert next(o for o in make_report(session).operations if o.name == "work").calls == 20
+    assert next(o for o in diagnose(session).operations if o.name == "work").calls == 20
 
 
 def test_a_time_limit_ends_the_script_gently(tmp_path):
@@ -152,7 +152,7 @@ if __name__ == "__main__":
 """
     done = hotloop_run(tmp_path, code, options=("--quiet",))
     assert done.returncode == 0, done.stderr
-    report = make_report(Session.load(tmp_path / "session"))
+    report = diagnose(read_session(tmp_path / "session"))
     assert next(o for o in report.operations if o.name == "env_step").calls == 20
     assert {p.name for p in report.processes} >= {"env-0", "env-1"}
 

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from hotloop import Session
-from hotloop.analyse.report import make_report
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.present.trace import export
+from hotloop.store.reader import read_session
 from hotloop.store.system import read_samples, summarise
 
 
@@ -34,7 +34,7 @@ def test_a_busy_process_is_seen_busy_and_the_sidecar_leaves_with_it(run):
     """)
     assert "Average CPU Usage: " in done.stdout
     session = done.session
-    resources = make_report(session).resources
+    resources = diagnose(session).resources
     assert resources["cpu_peak"] > 20, "a spinning process, on a machine with other work"
     assert resources["rss_peak"] > 80
     assert session.system[0]["cores"] >= 1
@@ -57,9 +57,9 @@ def test_a_killed_process_keeps_its_samples_and_leaves_no_sidecar(tmp_path):
     while sidecars_of(path.name):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    session = Session.load(path)
+    session = read_session(path)
     assert session.processes[0].state == "died"
-    assert make_report(session).resources["rss_peak"] > 1
+    assert diagnose(session).resources["rss_peak"] > 1
 
 
 def test_a_recording_without_it_starts_no_process(run):

@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotloop import Session
 from hotloop.cli.main import main
 from hotloop.errors import HotloopError
 from hotloop.model import shard as m
 from hotloop.model.session import DIED, ENDED, SEGMENT, Events, Process, SessionData
 from hotloop.present.trace import export, timeline
 from hotloop.store import reader
+from hotloop.store.reader import read_session
 
 EVERYTHING = r"""
 import asyncio, multiprocessing, os, signal, threading, time
@@ -296,11 +296,11 @@ def test_collapsed_stacks_add_up_to_the_thread_time(run):
 def test_a_process_that_still_runs_can_be_exported(run):
     done = run("""
         from hotloop import *
-        from hotloop import Session
+        from hotloop.store.reader import read_session
         from hotloop.present.trace import export
         path = start()
         with profile("rollout"), profile("env_step"):
-            session = Session.load(path)
+            session = read_session(path)
             print("".join(export(session, "chrome").pieces))
         stop()
     """)
@@ -526,7 +526,7 @@ def test_mutated_sessions_give_valid_traces_or_one_sentence(run_native, tmp_path
             data[at : at + 8] = chance.choice([b"\xff" * 8, bytes(8), chance.randbytes(8), (2**62 - 1).to_bytes(8, "little")])
         file.write_bytes(data)
         try:
-            session = Session.load(path)
+            session = read_session(path)
         except HotloopError:
             continue
         opened += 1

@@ -10,12 +10,10 @@ import sys
 
 import pytest
 
-from hotloop.analyse.iterations import read_iterations
 from hotloop.cli.main import main
 from hotloop.model.finding import Finding, Gain
 from hotloop.present.terminal import report_text
 from hotloop.run.progress import Progress, ProgressReader, status_text
-from hotloop.store.findings import write_findings
 
 LOOP = """
 import time
@@ -50,7 +48,7 @@ def percentages(text: str) -> list[float]:
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_the_terminal_report_fits_and_nothing_is_above_a_hundred_percent(done, width):
     report = done.report
-    text = report_text(report, read_iterations(report.learner), width)
+    text = report_text(report, width)
     assert max(map(len, text.splitlines())) <= width
     assert all(0 <= value <= 100 for value in percentages(text))
     for word in ("collect", "env_step", "work", "waiting", "unattributed", "profiler", "LANES", "losses none"):
@@ -253,25 +251,44 @@ def test_a_run_is_the_same_in_json_and_charts(ran, capsys, tmp_path):
     assert "collect/env_step" in capsys.readouterr().out
 
 
-def test_findings_of_a_session_are_shown_by_every_view(ran, capsys, tmp_path):
+def test_findings_are_looked_for_again_whenever_a_session_is_read(ran, capsys, tmp_path, monkeypatch):
+    """A rule that is new finds something in an old session, and every view shows it; the file of its time is not asked."""
     copy = tmp_path / "session"
     shutil.copytree(ran, copy)
+    (copy / "findings.json").write_text('{"version": 1, "findings": [{"cause": "of-its-time"}]}')
     gain = Gain(1.5, 2.0, 2.4)
     found = Finding(
         "env-step-hot", "flood is slow", "collect/env_step", "train.py", 11, "Grid.flood", 0.6, gain, (), "Cache it.", ""
     )
-    write_findings(copy, [found], 1.0, 0.9)
+    monkeypatch.setattr("hotloop.analyse.diagnosis.find_findings", lambda *_: (found,))
     assert main(["report", str(copy)]) == 0
-    assert "critical · env-step-hot" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "critical · env-step-hot" in text and "of-its-time" not in text
     assert main(["report", str(copy), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["findings"][0]["action"] == "Cache it."
+    assert [row["action"] for row in json.loads(capsys.readouterr().out)["findings"]] == ["Cache it."]
     for option, name in (("--html", "page.html"), ("--text", "page.txt")):
         assert main(["report", str(copy), option, str(tmp_path / name)]) == 0
         assert "flood is slow" in (tmp_path / name).read_text()
-    (copy / "findings.json").unlink()
-    capsys.readouterr()
-    assert main(["report", str(copy)]) == 0
-    assert "FINDINGS" not in capsys.readouterr().out
+
+
+def test_a_listed_session_is_read_once_for_each_version_of_the_rules(ran, capsys, tmp_path, monkeypatch):
+    copy = tmp_path / "runs" / "session"
+    shutil.copytree(ran, copy)
+
+    def list_it():
+        assert main(["list", str(copy.parent), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    rows = list_it()
+    assert rows[0]["session"] == str(copy) and rows[0]["state"] == "ended"
+    (copy / "shards").rename(copy / "moved")
+    (copy / "shards").mkdir()
+    assert list_it() == rows  # kept
+    monkeypatch.setattr("hotloop.store.summaries.rules_version", lambda: "of another day")
+    assert "problem" in list_it()[0]  # read again
+    for text in ("", "[]", '{"rules": "of another day", "row": {"wall_s": [1]}}', '{"rules": "of another day", "row": 3}'):
+        (copy / "summary.json").write_text(text)
+        assert "problem" in list_it()[0]
 
 
 def test_the_live_line_speaks_of_phases_where_they_are_known(ran, done):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hotloop import Session
-from hotloop.analyse.report import Report, make_report
+from hotloop.analyse.diagnosis import Diagnosis, diagnose
+from hotloop.store.reader import read_session
 
 HERE = Path(__file__).parent
 
@@ -37,8 +37,8 @@ class Pair:
     folder: Path
 
     @property
-    def report(self) -> Report:
-        return make_report(Session.load(self.folder / "session"))
+    def report(self) -> Diagnosis:
+        return diagnose(read_session(self.folder / "session"))
 
     def check(self) -> None:
         """Both ended alike and well, and the reports are there."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from hotloop.analyse.report import Report, make_report
+from hotloop.analyse.diagnosis import Diagnosis, diagnose
 from hotloop.model import phase as ph
 from hotloop.model import shard as m
 from hotloop.model.finding import Finding, Gain
@@ -78,9 +79,16 @@ def make_session(**meta: object) -> SessionData:
     )
 
 
-def make_loop(**meta: object) -> tuple[SessionData, Report]:
+def make_loop(**meta: object) -> tuple[SessionData, Diagnosis]:
     session = make_session(**meta)
-    return session, make_report(session)
+    return session, diagnose(session)
+
+
+def with_findings(diagnosis: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
+    """The same, with these findings instead of its own."""
+    other = replace(diagnosis)
+    vars(other)["findings"] = tuple(findings)  # where the cached property keeps them
+    return other
 
 
 def finding(cause: str = "env-step-hot", mid: float = 2.4, **more: object) -> Finding:

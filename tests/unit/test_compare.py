@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from hotloop.analyse.compare import compare_runs
 from hotloop.analyse.doubts import REASONS
-from hotloop.analyse.predictions import judge_predictions, read_predictions
+from hotloop.analyse.predictions import judge_predictions
 from hotloop.analyse.stats import ADJUSTED, PAIRED, WELCH
 from hotloop.cli.compare import DESPITE
 from hotloop.errors import UsageError
 from hotloop.present.comparison import comparison_data, comparison_text, guide_text
 from hotloop.present.comparison_page import comparison_page
 
+from .loops import finding
 from .replicates import arms, run
 
 
@@ -219,9 +220,7 @@ def test_a_finding_is_acted_on_where_the_time_below_its_span_fell():
         inside = {"collect": ns, "collect/env_step": ns, "Maze.step": ns, "log/print": r.components["log"]}
         return replace(r, components={"Maze.step": ns, "log/print": r.total_ns - ns}, spans=inside)
 
-    gain = {"low": 1.2, "mid": 1.3, "high": 1.5}
-    names = ("collect/env_step", "collect", "log", "memory")
-    predictions = read_predictions({"findings": [{"span": name, "predicted_speedup": gain} for name in names]})
+    predictions = [finding(mid=1.3, span=name) for name in ("collect/env_step", "collect", "log", "memory")]
     a, b = ([below(r) for r in arm] for arm in arms(0.5))
     assert [x.acted_on for x in judge_predictions(predictions, compare_runs(a, b))] == [True, True, False, False]
     assert not any(x.acted_on for x in judge_predictions(predictions, compare_runs(b, a)))
@@ -229,15 +228,7 @@ def test_a_finding_is_acted_on_where_the_time_below_its_span_fell():
 
 
 def test_predictions_stand_beside_what_was_measured():
-    finding = {
-        "cause": "env-step-hot",
-        "title": "t",
-        "span": "collect/env_step",
-        "predicted_speedup": {"low": 1.2, "mid": 1.3, "high": 1.5},
-    }
-    other = {"cause": "logging-heavy", "span": "log", "predicted_speedup": {"low": 1.1, "mid": 1.2, "high": 1.3}}
-    predictions = read_predictions({"findings": [finding, other, 7, {"cause": "x"}, {"predicted_speedup": {"mid": "a"}}]})
-    assert len(predictions) == 2
+    predictions = [finding("env-step-hot", 1.3), finding("logging-heavy", 1.2, span="log")]
     c = compare_runs(*arms(0.7))
     first, second = judge_predictions(predictions, c)
     assert (first.acted_on, first.held) == (True, True)
@@ -246,5 +237,3 @@ def test_predictions_stand_beside_what_was_measured():
     assert comparison_data(c, (first,))["predictions"][0]["held"] is True
     b = [replace(r, script="other.py") for r in c.b]
     assert judge_predictions(predictions, compare_runs(c.a, b)) == ()
-    for bad in (None, [], {"findings": 3}, {"findings": [{"predicted_speedup": {"low": float("nan"), "mid": 1, "high": 2}}]}):
-        assert read_predictions(bad) == ()

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from hotloop.analyse.devices import BETWEEN, EARLIER, summarise_devices
-from hotloop.analyse.findings.engine import find_findings
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.analyse.operators import fold_operators
-from hotloop.analyse.report import make_report
 from hotloop.errors import UnreadableError, UsageError
 from hotloop.model import device as d
 from hotloop.model.trace import parse_trace, trace_settings
@@ -106,19 +105,19 @@ def test_memory_that_rises_throughout_grows():
 
 def test_without_a_device_nothing_is_said():
     session = make_session()
-    report = make_report(session)
+    report = diagnose(session)
     assert report.devices is None
     data = report_data(report)
     assert data["device"] is None
     assert data["operators"] is None
-    assert "DEVICE" not in report_text(report, None)
-    assert {"gpu-idle", "sync-in-loop", "blocking-transfer"}.isdisjoint(f.cause for f in find_findings(session, report))
+    assert "DEVICE" not in report_text(report)
+    assert {"gpu-idle", "sync-in-loop", "blocking-transfer"}.isdisjoint(f.cause for f in report.findings)
 
 
 def test_the_report_and_its_json_tell_the_device():
     session = session_with(process(transfers=(transfer(),), broken="RuntimeError: gone \x1b[31m"))
-    report = make_report(session)
-    text = report_text(report, None)
+    report = diagnose(session)
+    text = report_text(report)
     assert "DEVICE  H200" in text
     assert "idle 60–80 %" in text
     assert "train.py:30 learn" in text
@@ -135,7 +134,7 @@ def test_the_report_and_its_json_tell_the_device():
 
 def causes_of(*processes):
     session = session_with(*processes)
-    return {f.cause: f for f in find_findings(session, make_report(session))}
+    return {f.cause: f for f in diagnose(session).findings}
 
 
 def test_many_small_reads_are_a_sync_in_the_loop_at_their_line():

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.analyse.findings.causes import gil_contention as rule
 from hotloop.analyse.findings.evidence import Evidence
 from hotloop.analyse.findings.rule import Candidate
-from hotloop.analyse.report import make_report
 from hotloop.model import shard as m
-from hotloop.present.phases import list_other_spots
 
 from .loops import FILE, LIBRARY, make_session
 
@@ -30,7 +29,7 @@ def session_of(*samples: m.Sample, native: bool = True, cores: int = 4):
 
 def look(*samples: m.Sample, native: bool = True, cores: int = 4) -> Candidate | None:
     session = session_of(*samples, native=native, cores=cores)
-    return rule.look(Evidence(session, make_report(session)))
+    return rule.look(Evidence(diagnose(session)))
 
 
 def main(times: int, state: int, holds_gil: bool = False) -> m.Sample:
@@ -120,11 +119,11 @@ def test_a_session_of_an_earlier_version_is_judged_by_known_waits():
 def test_lines_of_other_threads_count_samples_at_work_only():
     at_work = other(7, m.RUNNING), other(3, m.WANTS_GIL)
     session = session_of(main(100, m.RUNNING, True), *at_work, other(90, m.BLOCKED), other(50, m.BLOCKED, stack=LIBRARY_ONLY))
-    report = make_report(session)
-    assert [(x.function, x.samples, x.share) for x in list_other_spots(report, None)] == [("Monitor.run", 10, 1.0)]
+    report = diagnose(session)
+    assert [(x.function, x.samples, x.share) for x in report.other_lines] == [("Monitor.run", 10, 1.0)]
     assert sum(x.samples for x in report.lines) == 250, "nothing is lost from the lines themselves"
 
 
 def test_lines_of_other_threads_count_all_samples_where_no_state_is_known():
-    report = make_report(session_of(main(100, m.UNKNOWN), other(7, m.UNKNOWN), other(90, m.UNKNOWN)))
-    assert [(x.function, x.samples) for x in list_other_spots(report, None)] == [("Monitor.run", 97)]
+    report = diagnose(session_of(main(100, m.UNKNOWN), other(7, m.UNKNOWN), other(90, m.UNKNOWN)))
+    assert [(x.function, x.samples) for x in report.other_lines] == [("Monitor.run", 97)]

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from hotloop.analyse.phases import Phases
-from hotloop.analyse.report import make_report
-from hotloop.analyse.timeline import make_timeline
+from hotloop.analyse.diagnosis import diagnose
+from hotloop.analyse.phases import BETWEEN, Part, Phases
 from hotloop.model import shard as m
 from hotloop.model.numbers import Numbers
 from hotloop.model.sheet import SPAN
@@ -18,12 +17,12 @@ from hotloop.present.detailed import session_report
 from hotloop.present.html.data import Limits, page_data
 from hotloop.present.json import report_data
 from hotloop.present.opening import nothing_text
-from hotloop.present.phases import BETWEEN, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, short_file
+from hotloop.present.phases import fold_rows, inferred_share, list_rows, list_spots, short_file
 from hotloop.present.terminal import report_text
 from hotloop.present.words import inferred_text
 from hotloop.store.sources import read_sources
 
-from .loops import FILE, MS, finding, make_loop
+from .loops import FILE, MS, finding, make_loop, with_findings
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +31,13 @@ def loop():
 
 
 def text_of(loop, findings=None, width=100):
-    session, report = loop
-    return report_text(report, None, width, findings, session.sources)
+    _, report = loop
+    return report_text(report if findings is None else with_findings(report, findings), width)
 
 
 def test_the_phases_add_up_to_the_loop_and_their_parts_to_them(loop):
     _, report = loop
-    rows = list_parts(report)
+    rows = list_rows(report)
     assert sum(row.ns for row in rows) == report.phases.loop_ns == 1000 * MS
     assert sum(row.share for row in rows) == 1000
     for row in rows:
@@ -50,7 +49,7 @@ def test_the_phases_add_up_to_the_loop_and_their_parts_to_them(loop):
 
 def test_wrappers_count_for_the_call_they_are_in_and_containers_hand_down_to_their_parts(loop):
     _, report = loop
-    learn, collect, *_ = list_parts(report)
+    learn, collect, *_ = list_rows(report)
     assert [(part.name, part.ns // MS, part.waiting_ns // MS) for part in learn.parts] == [
         ("backward", 400, 0),
         ("optimizer", 120, 0),
@@ -66,23 +65,23 @@ def test_wrappers_count_for_the_call_they_are_in_and_containers_hand_down_to_the
 
 def test_small_parts_are_gathered_and_still_add_up(loop):
     _, report = loop
-    learn = list_parts(report)[0]
-    folded = fold_parts(learn.parts, least_share=150, most=8)
+    learn = list_rows(report)[0]
+    folded = fold_rows(learn.parts, least_share=150, most=8)
     assert [part.name for part in folded] == ["backward", "(2 more)"]
     assert sum(part.ns for part in folded) == learn.ns and sum(part.share for part in folded) == learn.share
-    assert fold_parts(learn.parts, least_share=999, most=8) == ()
+    assert fold_rows(learn.parts, least_share=999, most=8) == ()
 
 
 def test_lines_are_merged_over_comprehensions_and_carry_their_source(loop):
-    session, report = loop
-    spots = list_spots(report, session.sources)
+    _, report = loop
+    spots = list_spots(report, report.main_lines)
     assert [(x.where, x.function, x.samples, x.text, x.phase) for x in spots] == [
         ("train.py:30", "learn", 40, "loss.backward()", "learn"),
         ("train.py:11", "Grid.step", 30, "return sum(x * x for x in board)", "collect"),
     ]
     assert spots[0].inner == "Linear.forward (torch/nn/linear.py:134)"
     assert sum(x.share for x in spots) == pytest.approx(1)
-    assert [(x.where, x.samples) for x in list_other_spots(report, None)] == [("train.py:11", 5)]
+    assert [(x.where, x.samples) for x in list_spots(report, report.other_lines)] == [("train.py:11", 5)]
 
 
 def test_what_runs_below_the_deep_window_is_nobodys_line(loop):
@@ -101,7 +100,8 @@ def test_what_runs_below_the_deep_window_is_nobodys_line(loop):
               m.Sample(first + 2, 7, 0, 7, False))  # fmt: skip
     samples = replace(shard.samples, places=places, stacks=stacks, counts=counts)
     session = replace(session, shards=(replace(shard, samples=samples), *session.shards[1:]))
-    seen = {x.where: x.samples for x in list_spots(make_report(session), session.sources)}
+    report = diagnose(session)
+    seen = {x.where: x.samples for x in list_spots(report, report.main_lines)}
     assert seen == {"train.py:30": 40 + 7, "train.py:11": 30}
 
 
@@ -140,18 +140,13 @@ def test_a_run_that_ended_before_its_loop_is_not_judged(loop):
     assert "nothing to judge" in text and "compute-bound" not in text
 
 
-def test_where_nobody_looked_nothing_is_claimed(loop):
-    text = text_of(loop, None)
-    assert "FINDINGS" not in text and "nothing stands out" not in text and "PHASES OF THE LOOP" in text
-
-
 def test_a_session_without_phases_looks_as_before(loop):
     session, report = loop
-    bare = replace(report, phases=Phases(Numbers(0, 0, 0, 0, 0, 0, 0), ()), lines=(), hooks=())
+    bare = replace(report, phases=Phases(Numbers(0, 0, 0, 0, 0, 0, 0), ()), lines=())
     text = text_of((session, bare), ())
     assert text.splitlines()[4].startswith("WHERE THE TIME WENT")
     assert "10 updates" in text.splitlines()[1] and "replay ratio" not in text
-    data = page_data(bare, make_timeline(session), None, Limits(), (), session.sources)
+    data = page_data(with_findings(bare, ()), Limits())
     assert data["findings"] is None and data["phases"] is None and data["lines"] is None
 
 
@@ -184,15 +179,14 @@ def test_nothing_from_a_session_can_drive_the_terminal(loop):
 
 
 def test_json_holds_findings_phases_and_lines(loop):
-    session, report = loop
-    data = json.loads(json.dumps(report_data(report, None, (finding(),), session.sources), allow_nan=False))
+    _, report = loop
+    data = json.loads(json.dumps(report_data(with_findings(report, (finding(),))), allow_nan=False))
     assert data["findings"][0]["severity"] == "critical"
     assert data["findings"][0]["predicted_speedup"]["mid"] == 2.4
     assert data["phases"][0]["phase"] == "learn"
     assert [part["name"] for part in data["phases"][0]["parts"]] == ["backward", "optimizer", BETWEEN]
     assert data["lines"][0]["text"] == "loss.backward()" and data["lines"][0]["file"] == FILE
-    assert report_data(report)["findings"] is None
-    summary = session_report(session, report, ())["summary"]
+    summary = session_report(with_findings(report, ()))["summary"]
     assert summary["findings"] == [] and summary["startup_time"] == 0.25 and summary["loop_time"] == 1.0
     assert summary["phases"]["learn"]["share"] == pytest.approx(0.54)
 
@@ -204,8 +198,8 @@ def test_sources_that_are_not_ours_are_none(text):
 
 def test_without_a_finding_and_without_calls_the_line_is_named(loop):
     _, report = loop
-    phases = tuple(replace(p, direct_ns=0, inferred_ns=p.direct_ns + p.inferred_ns) for p in report.phases.phases)
+    phases = tuple(replace(p, parts=(Part(BETWEEN, 0, p.total_ns),)) for p in report.phases.phases)
     alone = replace(report, phases=replace(report.phases, phases=phases))
     text = nothing_text(alone)
-    line = list_spots(report, None)[0]
+    line = list_spots(report, report.main_lines)[0]
     assert f"the line that takes most is {line.where} {line.function}" in text

@@ -8,8 +8,8 @@ from pathlib import Path as FilePath
 import numpy as np
 import pytest
 
+from hotloop.analyse.diagnosis import diagnose
 from hotloop.analyse.gap import OUTSIDE, read_side
-from hotloop.analyse.report import make_report
 from hotloop.analyse.runs import (
     UNTRACKED,
     choose_unit,
@@ -49,7 +49,7 @@ def make(iterations=30, counts=True, first_ns=50_000, learn_from=0):
     empty = np.empty(0, np.int64)
     events = Events(*(empty.astype(np.uint32),) * 3, empty, empty, *(empty.astype(np.uint32),) * 2)
     meta = {"command": ["/usr/bin/python3", "train.py", "--x"], "host": {"cpu": "c"}, "git": {"commit": "abc"}}
-    return make_report(SessionData(FilePath("s"), meta, (made,), (Process(0, 1, "", ENDED),), events, ()))
+    return diagnose(SessionData(FilePath("s"), meta, (made,), (Process(0, 1, "", ENDED),), events, ()))
 
 
 def reduce(report, unit=None):
@@ -81,12 +81,17 @@ def test_what_begins_to_learn_later_is_a_phase_and_stays_in():
 
 def test_all_runs_lose_the_same_number_of_iterations():
     short, slow = make(), make()
-    slow_rows = [replace(r, end_ns=r.end_ns) for r in slow.iterations]
-    slow = replace(slow, learner=replace(slow.learner, iterations=tuple(_slow_start(slow_rows))))
+    slow = with_learner(slow, iterations=tuple(_slow_start(slow.rows)))
     warm_ups, cut = find_warm_ups([short, slow])
     assert [w.iterations for w in warm_ups] == [1, 3]
     assert cut == 3
     assert reduce_run(short, "env_steps", warm_ups[0], cut).work == 27 * 8
+
+
+def with_learner(diagnosis, **changes):
+    """The same, of another learner."""
+    session = diagnosis.session
+    return replace(diagnosis, session=replace(session, shards=(replace(session.shards[0], **changes), *session.shards[1:])))
 
 
 def _slow_start(rows):
@@ -103,7 +108,7 @@ def test_the_unit_is_env_steps_then_updates_then_iterations_then_a_refusal():
     assert choose_unit([make()]) == "env_steps"
     assert choose_unit([make(counts=False)]) == "iterations"
     assert choose_unit([make(), make(counts=False)]) == "iterations"
-    none = replace(make(counts=False), iterations_closed=0)
+    none = with_learner(make(counts=False), iterations_closed=0)
     with pytest.raises(UsageError, match="missing unit of work"):
         choose_unit([none])
     with pytest.raises(UsageError, match="did not count updates"):
@@ -111,7 +116,7 @@ def test_the_unit_is_env_steps_then_updates_then_iterations_then_a_refusal():
 
 
 def test_without_iterations_the_loop_as_a_whole_is_measured():
-    report = replace(make(), iterations=(), iterations_closed=0, loop_ns=40_000)
+    report = replace(with_learner(make(), iterations=(), iterations_closed=0), loop_ns=40_000)
     run = reduce_run(report, "env_steps", find_warm_ups([report])[0][0], 1)
     assert run.total_ns == 40_000
     assert sum(run.components.values()) == 40_000

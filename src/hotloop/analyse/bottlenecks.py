@@ -18,7 +18,7 @@ from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, WAITING, Operation
 from ..model.listing import GARBAGE, STARTING, Entry, Listing, Own, OwnCost, share_out_own_times
 from .advice import CRITICAL, GPU_MEMORY, MEMORY, SLOW, sentences_for
 from .categories import categorise
-from .report import Report
+from .diagnosis import Diagnosis
 
 MB = 1 << 20
 NOT_AT_WORK = "not at work"  # waiting, unattributed or profiler, where the source does not tell them apart
@@ -110,17 +110,17 @@ def levels_of(time_percent: float, avg_ms: float, peak_mb: float = 0.0, gpu_mb: 
     return tuple(level for level, yes in reached.items() if yes)
 
 
-def list_operations(report: Report) -> Listing:
+def list_operations(diagnosis: Diagnosis) -> Listing:
     """A session's operations."""
-    own, books = share_out_own_times(report.sheet, report.ledger.tree) if report.sheet else ({}, None)
-    shown = report.user_operations
-    q = report.quality
+    own, books = share_out_own_times(diagnosis.sheet, diagnosis.ledger.tree) if diagnosis.sheet else ({}, None)
+    shown = diagnosis.user_operations
+    q = diagnosis.quality
     held = q.held_across_yield.items()
     return Listing(
-        source=report.path,
-        entries=tuple(_entry(o, report.wall_ns, own.get((o.name, o.kind), Own())) for o in shown),
-        wall_s=report.wall_ns / 1e9,
-        coverage=report.numbers.coverage,
+        source=diagnosis.path,
+        entries=tuple(_entry(o, diagnosis.wall_ns, own.get((o.name, o.kind), Own())) for o in shown),
+        wall_s=diagnosis.wall_ns / 1e9,
+        coverage=diagnosis.numbers.coverage,
         books=books,
         losses=q.losses,
         own_cost=OwnCost(q.own_cost_ns, q.own_cost_error_ns, q.profiler_share),

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .report import Report
+from .diagnosis import Diagnosis
 from .runs import ITERATIONS, measure_iterations, missing_work, units_text, whole_run
 
 EPISODES, STEPS, CALLS, COST = "episodes", "steps per episode", "calls per step", "seconds per call"
@@ -85,25 +85,25 @@ class Gap:
         return self.large.steps / self.small.steps
 
 
-def read_side(report: Report) -> Side:
+def read_side(diagnosis: Diagnosis) -> Side:
     """A session as factors. What happens before the loop and after it does not grow with it: a component of its own."""
-    total, components = whole_run(report)
-    loop = measure_iterations(report)
+    total, components = whole_run(diagnosis)
+    loop = measure_iterations(diagnosis)
     if loop is not None and loop[0] <= total:
         components, calls = {**loop[1], OUTSIDE: total - loop[0]}, loop[2]
     else:
         calls = {}
-        for operation in report.operations:
+        for operation in diagnosis.operations:
             calls[operation.name] = calls.get(operation.name, 0) + operation.calls
     for unit in ("env_steps", "updates"):
-        steps = report.counters.get(unit, 0)
+        steps = diagnosis.counters.get(unit, 0)
         if steps > 0:
             break
     else:
-        unit, steps = ITERATIONS, report.iterations_closed
+        unit, steps = ITERATIONS, diagnosis.iterations_closed
     if not steps or not total:
-        raise missing_work(report.name)
-    return Side(report.name, total, components, calls, max(0, report.counters.get("episodes", 0)), steps, unit)
+        raise missing_work(diagnosis.name)
+    return Side(diagnosis.name, total, components, calls, max(0, diagnosis.counters.get("episodes", 0)), steps, unit)
 
 
 def explain_gap(small: Side, large: Side) -> Gap:

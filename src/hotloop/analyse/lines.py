@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model import shard as m
 from ..model.ledger import Ledger
@@ -133,6 +133,32 @@ def list_lines(looks: Sequence[Look], ledger: Ledger, blocks: Blocks) -> tuple[L
             )
         )  # fmt: skip
     return tuple(lines)
+
+
+def fold_lines(lines: Iterable[Line], at_work: bool = False) -> tuple[Line, ...]:
+    """Each line once for every phase and span it was seen in, most seen first; comprehensions are part of the function they
+    stand in. Shares are of what is listed; `at_work`: only the samples at which a thread was not blocked count."""
+    chosen = [(line, line.at_work if at_work else line.samples) for line in lines]
+    total = sum(count for _, count in chosen) or 1
+    merged: dict[tuple[str, int, str, int, str], tuple[Line, int]] = {}
+    for line, count in chosen:
+        key = line.file, line.line, plain_function(line.function), line.phase, line.span
+        first, before = merged.get(key, (line, 0))
+        merged[key] = first, before + count
+    found = sorted(((key, *kept) for key, kept in merged.items() if kept[1]), key=lambda row: -row[2])
+    return tuple(replace(line, function=key[2], samples=count, share=count / total) for key, line, count in found)
+
+
+_COMPREHENSION = re.compile(r"((\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>)+$")
+
+
+def plain_function(name: str) -> str:
+    """The function as its author knows it: a comprehension is part of the one it stands in.
+
+    >>> plain_function("Grid.flood.<locals>.<genexpr>"), plain_function("main.<locals>.act")
+    ('Grid.flood', 'main.<locals>.act')
+    """
+    return _COMPREHENSION.sub("", name) or name
 
 
 # ---- whose is the time between two events ----

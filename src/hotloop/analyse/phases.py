@@ -1,7 +1,7 @@
-"""Phases: how much of the training loop was collecting, learning, evaluating, logging, saving, waiting.
+"""Phases: how much of the training loop was collecting, learning, evaluating, logging, saving, waiting, and in which calls.
 
-What lives here: the main track's own times added up by phase, measured and inferred apart. Invariant: the phases, what belongs
-to none and our own cost add up to the loop, in whole nanoseconds.
+What lives here: the main track's own times added up by phase and part, measured and inferred apart. Invariant: the parts add
+up to their phase; the phases, what belongs to none and our own cost add up to the loop, in whole nanoseconds.
 
 What was measured and what is inferred is decided in model/ledger.py. The phase of what is inferred comes from the next event,
 or, where that is not the phase of the event before, from the lines the sampler saw there.
@@ -9,28 +9,58 @@ or, where that is not the phase of the event before, from the lines the sampler 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model import phase as ph
 from ..model import shard as m
-from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, Ledger, accounts_of
+from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, Branch, Ledger, accounts_of, find_containers
 from ..model.numbers import Numbers, take_numbers
 from ..model.sheet import split_exactly
 from .lines import Blocks, Look, guess_phase, phases_of_lines
 
 FOR_OTHERS = frozenset({"(waiting: lock)", "(waiting: queue)", "(waiting: pipe)", "(waiting: select)"})
+BETWEEN = "between calls"  # what no hooked call measured
+FOR_WORKERS = "(waiting for workers)"
 _LEAST_SAMPLES = 20  # to divide a stretch by
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a phase consists of: a call, what lies between calls, or waiting for those who work."""
+
+    name: str
+    direct_ns: int = 0
+    inferred_ns: int = 0
+    waiting_ns: int = 0  # of the direct time
+
+    @property
+    def total_ns(self) -> int:
+        return self.direct_ns + self.inferred_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     code: int  # see model/phase.py; 0: none
-    direct_ns: int
-    inferred_ns: int
-    waiting_ns: int  # of the direct time
-    handed_ns: int = 0  # of the waiting: for work that was handed to others
+    parts: tuple[Part, ...]  # largest first
+
+    @property
+    def name(self) -> str:
+        return ph.phase_name(self.code)
+
+    @property
+    def direct_ns(self) -> int:
+        return sum(part.direct_ns for part in self.parts)
+
+    @property
+    def inferred_ns(self) -> int:
+        return sum(part.inferred_ns for part in self.parts)
+
+    @property
+    def waiting_ns(self) -> int:
+        """Of the direct time."""
+        return sum(part.waiting_ns for part in self.parts)
 
     @property
     def total_ns(self) -> int:
@@ -69,18 +99,18 @@ class Phases:
 
 def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: int = 0) -> Phases:
     """The phases of a process's main thread."""
-    accounts = accounts_of(ledger.tree)
+    accounts, parts = accounts_of(ledger.tree), _parts_of(ledger.tree)
     track = next((b.track for b in ledger.balances if b.shard == shard), 0)
-    direct: Counter[int] = Counter()
+    direct: defaultdict[int, Counter[str]] = defaultdict(Counter)  # by phase and part
+    waiting: defaultdict[int, Counter[str]] = defaultdict(Counter)
     inferred: Counter[int] = Counter()
-    waiting: Counter[int] = Counter()
     mixed: list[tuple[int, int, int]] = []  # phase before, phase after, ns
     pauses = handed = 0
     for own_shard, own_track, at, ns in ledger.self_by_track:
-        if (own_shard, own_track) != (shard, track) or not ns:
-            continue
         branch = ledger.tree[at]
-        if branch.phase == ph.STARTUP or accounts[at] in (PROFILER, UNATTRIBUTED):
+        if (own_shard, own_track) != (shard, track) or not ns or branch.phase == ph.STARTUP:
+            continue
+        if accounts[at] in (PROFILER, UNATTRIBUTED):
             continue
         if accounts[at] == INFERRED:
             if branch.after:
@@ -91,29 +121,39 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
             pauses += ns
         elif branch.kind == m.WAIT and not branch.phase and branch.name in FOR_OTHERS:
             handed += ns
-        elif branch.kind == m.WAIT:
-            code = branch.phase or ph.WAIT
-            direct[code] += ns
-            waiting[code] += ns
         else:
-            direct[branch.phase] += ns
-    for code, ns in _divide(
-        mixed, inferred, ledger, [x for x in looks if (x.shard, x.track) == (shard, track)], blocks
-    ).items():
-        inferred[code] += ns
-    for_others = _wait_for(handed, ledger, shard, track)
-    for code, ns in for_others.items():
-        direct[code] += ns
-        waiting[code] += ns
+            waits = branch.kind == m.WAIT
+            code = branch.phase or (ph.WAIT if waits else ph.NONE)
+            name = ledger.tree[parts[at]].name.removeprefix(f"{ph.phase_name(code)}/") or "(no name)"
+            direct[code][name] += ns
+            waiting[code][name] += ns if waits else 0
+    own_looks = [x for x in looks if (x.shard, x.track) == (shard, track)]
+    inferred.update(_divide(mixed, inferred, ledger, own_looks, blocks))
+    for code, ns in _wait_for(handed, ledger, shard, track).items():
+        direct[code][FOR_WORKERS] += ns
+        waiting[code][FOR_WORKERS] += ns
     # a collection of garbage between two events is as much of one phase as what lies there
-    codes_of = sorted(code for code in inferred if inferred[code])
-    for code, ns in zip(codes_of, split_exactly(pauses, [inferred[code] for code in codes_of]), strict=True):
-        direct[code] += ns
-    if not codes_of and pauses:
-        direct[ph.NONE] += pauses
-    codes = {code for code in (*direct, *inferred) if direct[code] or inferred[code]}
-    phases = [Phase(code, direct[code], inferred[code], waiting[code], for_others[code]) for code in codes]
+    codes = sorted(code for code in inferred if inferred[code]) or [ph.NONE]
+    for code, ns in zip(codes, split_exactly(pauses, [inferred[code] or 1 for code in codes]), strict=True):
+        direct[code][m.GC_PAUSE] += ns
+    phases = []
+    for code in {*direct, *inferred}:
+        rows = [Part(name, ns, 0, waiting[code][name]) for name, ns in direct[code].items() if ns]
+        rows += [Part(BETWEEN, 0, inferred[code])] if inferred[code] else []
+        if rows:
+            phases.append(Phase(code, tuple(sorted(rows, key=lambda part: -part.total_ns))))
     return Phases(take_numbers(ledger, shard), tuple(sorted(phases, key=lambda p: -p.total_ns)))
+
+
+def _parts_of(tree: Sequence[Branch]) -> list[int]:
+    """By branch: the one whose name its time goes by, the outermost call of its phase. A container is none, its parts are."""
+    containers = find_containers([(b.parent, b.kind, b.owns) for b in tree])
+    parts: list[int] = []
+    for i, branch in enumerate(tree):
+        above = tree[branch.parent] if branch.parent >= 0 else None
+        inside = above is not None and above.kind in (m.USER, m.OVERFLOW) and above.phase == branch.phase
+        parts.append(parts[branch.parent] if inside and branch.phase and branch.parent not in containers else i)
+    return parts
 
 
 def _wait_for(handed: int, ledger: Ledger, shard: int, track: int) -> Counter[int]:

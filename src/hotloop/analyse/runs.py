@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from ..model.ledger import PROFILER, WAITING
 from ..model.sheet import HANDED, SPAN, Sheet, sheet_of_iterations, split_exactly
-from .iterations import read_iterations, whole_rows
-from .report import Report
+from .diagnosis import Diagnosis
+from .iterations import whole_rows
 
 Floats = NDArray[np.float64]
 
@@ -71,13 +71,15 @@ class Run:
         return self.total_ns / self.work
 
 
-def choose_unit(reports: Sequence[Report], wanted: str | None = None) -> str:
+def choose_unit(diagnoses: Sequence[Diagnosis], wanted: str | None = None) -> str:
     """The unit of work that all runs counted: env steps, else updates, else iterations."""
-    counted = [_counted(report) for report in reports]
+    counted = [_counted(diagnosis) for diagnosis in diagnoses]
     for unit in (wanted,) if wanted else UNITS:
         if all(counts.get(unit, 0) > 0 for counts in counted):
             return unit
-    lacking = next(report.name for report, counts in zip(reports, counted, strict=True) if not counts.get(wanted or ITERATIONS))
+    lacking = next(
+        diagnosis.name for diagnosis, counts in zip(diagnoses, counted, strict=True) if not counts.get(wanted or ITERATIONS)
+    )
     if wanted:
         known = sorted(set.intersection(*(set(counts) for counts in counted)))
         raise UsageError(f"{lacking} did not count {wanted}; all runs counted: {', '.join(known) or 'nothing'}")
@@ -101,37 +103,37 @@ def units_text(unit: str) -> str:
     return f"{SINGULAR[unit]}s" if unit in SINGULAR else unit
 
 
-def _counted(report: Report) -> dict[str, int]:
-    return {**{k: v for k, v in report.counters.items() if v > 0}, ITERATIONS: report.iterations_closed}
+def _counted(diagnosis: Diagnosis) -> dict[str, int]:
+    return {**{k: v for k, v in diagnosis.counters.items() if v > 0}, ITERATIONS: diagnosis.iterations_closed}
 
 
-def find_warm_ups(reports: Sequence[Report]) -> tuple[list[WarmedUp], int]:
+def find_warm_ups(diagnoses: Sequence[Diagnosis]) -> tuple[list[WarmedUp], int]:
     """The warm-up of each run, and how many iterations are left out of all: none where hooks saw the loop's two ends, else the
     longest of them, half of a run at most."""
     warm_ups, shortest = [], None
-    for report in reports:
-        history = read_iterations(report.learner)
+    for diagnosis in diagnoses:
+        history = diagnosis.iterations
         if history is None:
             warm_ups.append(WarmedUp(0, False, "no iterations were counted"))
             continue
         found = history.warm_up
         warm_ups.append(WarmedUp(found.iterations if found.settled else 0, found.settled, found.reason))
-        closed = report.iterations_closed
+        closed = diagnosis.iterations_closed
         shortest = closed if shortest is None else min(shortest, closed)
     longest = max((w.iterations for w in warm_ups), default=0)
-    if all(report.phases.known for report in reports) or not all(map(_counts_itself, reports)):
+    if all(diagnosis.phases.known for diagnosis in diagnoses) or not all(map(_counts_itself, diagnoses)):
         return warm_ups, 0
     return warm_ups, max(1, min(longest, (shortest or 2) // 2))
 
 
-def _counts_itself(report: Report) -> bool:
+def _counts_itself(diagnosis: Diagnosis) -> bool:
     """Do the learner's iterations hold the work of the whole job? Those of workers cannot be told by its iterations."""
-    own = report.learner.counters
-    return all(own.get(unit, 0) == report.counters.get(unit, 0) for unit in UNITS[:2])
+    own = diagnosis.learner.counters
+    return all(own.get(unit, 0) == diagnosis.counters.get(unit, 0) for unit in UNITS[:2])
 
 
 def reduce_run(
-    report: Report,
+    diagnosis: Diagnosis,
     unit: str,
     warm_up: WarmedUp,
     cut: int,
@@ -139,7 +141,7 @@ def reduce_run(
     pair: int | None = None,
 ) -> Run:
     """One session as a replicate; `cut` iterations at the start are left out."""
-    rows = whole_rows(report.iterations)
+    rows = whole_rows(diagnosis.rows)
     kept = [row for row in rows if row.first >= cut] or rows[-1:]
     units = np.array([row.merged if unit == ITERATIONS else row.counts.get(unit, 0) for row in kept], np.float64)
     taken = np.array([row.end_ns - row.start_ns for row in kept], np.float64)
@@ -147,26 +149,27 @@ def reduce_run(
     row_ns, weights = taken[some] / units[some], units[some]
     if cut and some.any():
         total, work = sum(row.end_ns - row.start_ns for row in kept), int(units.sum())
-        sheet: Sheet | None = sheet_of_iterations(report.learner, kept)
+        sheet: Sheet | None = sheet_of_iterations(diagnosis.learner, kept)
     else:
-        total, work, sheet = report.loop_ns, _counted(report).get(unit, 0), report.sheet
+        total, work, sheet = diagnosis.loop_ns, _counted(diagnosis).get(unit, 0), diagnosis.sheet
     components = _close(_without_startup(fold_labels(sheet)) if sheet else {}, total)
     own = components.pop(OWN, 0)  # what we cost is no cost of the script
     total -= own
     if total <= 0 or not work:
-        raise UsageError(f"{report.name} measured nothing after its first iteration; run it for longer")
+        raise UsageError(f"{diagnosis.name} measured nothing after its first iteration; run it for longer")
     row_ns = row_ns * (total / (total + own))
-    if not len(row_ns) or not _counts_itself(report):
+    if not len(row_ns) or not _counts_itself(diagnosis):
         row_ns, weights = np.array([total / work]), np.array([float(work)])
-    q = report.quality
+    q = diagnosis.quality
     return Run(
-        name=report.name, start_s=report.start_unix_ns / 1e9, unit=unit, work=work, all_work=_counted(report).get(unit, 0),
+        name=diagnosis.name, start_s=diagnosis.start_unix_ns / 1e9, unit=unit, work=work,
+        all_work=_counted(diagnosis).get(unit, 0),
         total_ns=total, components=components, row_ns=row_ns, row_weights=weights,
         warm_up=warm_up, dropped_share=q.dropped / q.attempted if q.attempted else 0.0, profiler_share=q.profiler_share,
-        host=_plain(report.meta.get("host")), script=find_script(report.meta),
-        commit=str(_plain(report.meta.get("git")).get("commit", "")), returned=returned, pair=pair,
+        host=_plain(diagnosis.meta.get("host")), script=find_script(diagnosis.meta),
+        commit=str(_plain(diagnosis.meta.get("git")).get("commit", "")), returned=returned, pair=pair,
         spans=_without_startup(measure_spans(sheet)) if sheet else {}, left_out=cut if cut and some.any() else 0,
-        doubt=check_loop(report),
+        doubt=check_loop(diagnosis),
     )  # fmt: skip
 
 
@@ -174,34 +177,34 @@ def _without_startup(labels: dict[str, int]) -> dict[str, int]:
     return {name: ns for name, ns in labels.items() if name not in OUTSIDE_THE_LOOP}
 
 
-def check_loop(report: Report) -> str:
+def check_loop(diagnosis: Diagnosis) -> str:
     """Why the loop's time should not be believed, in one sentence; "" where all ways to measure it agree.
 
     The spans say how long it took: the sum of what they hold on the learner's main thread, after start-up and before shut-down.
     The clock says when the first and the last env step or update were. The process says how long it ran, less its start-up and
     its end.
     """
-    learner = report.learner
-    if not report.phases.known or not learner.first_work_ns or not learner.last_work_ns:
+    learner = diagnosis.learner
+    if not diagnosis.phases.known or not learner.first_work_ns or not learner.last_work_ns:
         return ""  # only hooks see the loop's two ends
     ways = {
-        "its spans": report.loop_ns,
-        "the clock": learner.last_work_ns - report.first_work_ns,
-        "the time of its process": _process_ns(report) - report.numbers.startup_ns,
+        "its spans": diagnosis.loop_ns,
+        "the clock": learner.last_work_ns - diagnosis.first_work_ns,
+        "the time of its process": _process_ns(diagnosis) - diagnosis.numbers.startup_ns,
     }
     order = sorted(ways, key=lambda way: ways[way])
     least, most = ways[order[0]], ways[order[-1]]
     if most - least <= max(LOOPS_AGREE * most, LOOPS_AGREE_NS):
         return ""
     return (
-        f"the loop of {report.name} took {least / 1e9:.2f} s by {order[0]} and {most / 1e9:.2f} s by {order[-1]}, "
+        f"the loop of {diagnosis.name} took {least / 1e9:.2f} s by {order[0]} and {most / 1e9:.2f} s by {order[-1]}, "
         "so its speed is not known"
     )
 
 
-def _process_ns(report: Report) -> int:
+def _process_ns(diagnosis: Diagnosis) -> int:
     """How long the learner's process was recorded: as it says itself, or as whoever started it saw, where that is less."""
-    learner, meta = report.learner, report.meta
+    learner, meta = diagnosis.learner, diagnosis.meta
     recorded = learner.end_ns - learner.start_ns
     begin, end = meta.get("start_unix_s"), meta.get("end_unix_s")
     if meta.get("pid") != learner.pid or not isinstance(begin, int | float) or not isinstance(end, int | float):
@@ -209,19 +212,19 @@ def _process_ns(report: Report) -> int:
     return min(recorded, max(0, round((end - begin) * 1e9)))
 
 
-def whole_run(report: Report) -> tuple[int, dict[str, int]]:
+def whole_run(diagnosis: Diagnosis) -> tuple[int, dict[str, int]]:
     """The main track's lifetime, and its components."""
-    if report.sheet is None:
-        return report.wall_ns, {UNTRACKED: report.wall_ns}
-    return report.sheet.wall_ns, fold_labels(report.sheet)
+    if diagnosis.sheet is None:
+        return diagnosis.wall_ns, {UNTRACKED: diagnosis.wall_ns}
+    return diagnosis.sheet.wall_ns, fold_labels(diagnosis.sheet)
 
 
-def measure_iterations(report: Report) -> tuple[int, dict[str, int], dict[str, int]] | None:
+def measure_iterations(diagnosis: Diagnosis) -> tuple[int, dict[str, int], dict[str, int]] | None:
     """The iterations without the first row, which holds the set-up: their time, their components and the calls of each label.
 
     In a long run that row stands for several iterations, one in 500 or fewer; they are left out with it.
     """
-    rows = whole_rows(report.iterations)
+    rows = whole_rows(diagnosis.rows)
     if len(rows) < 3:
         return None
     rows = rows[1:]
@@ -229,10 +232,10 @@ def measure_iterations(report: Report) -> tuple[int, dict[str, int], dict[str, i
     calls: dict[str, int] = {}
     for row in rows:
         for path, n in row.calls.items():
-            if path < len(report.learner.paths):
-                name = report.learner.label_of(path).name
+            if path < len(diagnosis.learner.paths):
+                name = diagnosis.learner.label_of(path).name
                 calls[name] = calls.get(name, 0) + n
-    return total, _close(fold_labels(sheet_of_iterations(report.learner, rows)), total), calls
+    return total, _close(fold_labels(sheet_of_iterations(diagnosis.learner, rows)), total), calls
 
 
 def fold_labels(sheet: Sheet) -> dict[str, int]:

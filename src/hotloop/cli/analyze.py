@@ -105,13 +105,11 @@ def _read(source: str) -> tuple[Any, dict[str, Any]]:
 
         return read_report(source)
     from ..analyse.bottlenecks import list_operations
-    from ..analyse.report import make_report
     from ..present.detailed import session_report
-    from ..store.reader import Session
+    from .reading import read_diagnosis
 
-    session = Session.load(source)
-    report = make_report(session)
-    return list_operations(report), session_report(session, report)
+    diagnosis = read_diagnosis(source)
+    return list_operations(diagnosis), session_report(diagnosis)
 
 
 def _dump(data: Any) -> str:

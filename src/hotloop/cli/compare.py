@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -96,24 +96,14 @@ def compare_sets(
     despite: Sequence[str] = (),
 ) -> tuple[Comparison, tuple[Outcome, ...]]:
     from ..analyse.compare import compare_runs
-    from ..analyse.predictions import judge_predictions, read_predictions
+    from ..analyse.predictions import judge_predictions
     from ..experiment.reading import reduce_arms
 
     both = {recorded.path.resolve() for recorded in one} & {recorded.path.resolve() for recorded in two}
     if both:
         raise UsageError(f"{min(both)} is on both sides; a run cannot be compared with itself")
     comparison = compare_runs(*reduce_arms(one, two, unit), margin, paired, despite)
-    return comparison, judge_predictions(read_predictions(_findings(one[0].path)), comparison)
-
-
-def _findings(session: Path) -> Any:
-    from ..store.findings import FINDINGS_FILE
-    from ..store.reader import read_json
-
-    try:
-        return read_json(session / FINDINGS_FILE)
-    except UnreadableError:
-        return None
+    return comparison, judge_predictions(one[0].diagnosis.findings, comparison)
 
 
 def show_comparison(

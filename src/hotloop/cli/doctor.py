@@ -95,24 +95,24 @@ def _script_checks(script: tuple[str, ...], seconds: float, stdout: int | None) 
     import tempfile
     from pathlib import Path
 
-    from ..analyse.report import make_report
+    from ..analyse.diagnosis import diagnose
     from ..errors import HotloopError
     from ..run.supervisor import Plan, resolve_command, run_child
-    from ..store.reader import Session
+    from ..store.reader import read_session
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "session"
         plan = Plan(resolve_command(script, None), "doctor", out, duration_s=seconds, quiet=True, stdout=stdout)
         outcome = run_child(plan)
         try:
-            session = Session.load(out)
-            report = make_report(session)
+            session = read_session(out)
+            diagnosis = diagnose(session)
         except HotloopError as error:
             return [("script", "note", f"{outcome.how}; {error}")]
-        return _judge(session, report, outcome.how)
+        return _judge(session, diagnosis, outcome.how)
 
 
-def _judge(session: Any, report: Any, how: str) -> list[tuple[str, str, str]]:
+def _judge(session: Any, diagnosis: Any, how: str) -> list[tuple[str, str, str]]:
     live = sorted({row["integration"] for row in session.hooks if row["state"] == "live"})
     wrong = [f"{row['integration']}: {row['detail']}" for row in session.hooks if row["state"] != "live"]
     checks = [("script", "ok", how), ("hooks", "note" if wrong else "ok", f"live: {', '.join(live) or 'none'}")]
@@ -123,11 +123,11 @@ def _judge(session: Any, report: Any, how: str) -> list[tuple[str, str, str]]:
             f"{shard.recorded:,} spans, {steps:,} env steps, {updates:,} updates, {shard.samples.ticks:,} looks at its stacks"
         )
         checks.append((f"process {process.pid}", "ok" if shard.recorded else "note", f"{process.name or 'main'}: {seen}"))
-    if not report.phases.known:
+    if not diagnosis.phases.known:
         text = "no env step or update was seen; phases stay unknown (are environment and optimizer of a kind we know?)"
         checks.append(("phases", "note", text))
-    looks = report.facts.get("update_looks", 0)
-    threads = round(report.facts.get("torch_threads", 0) / looks) if looks else 0
+    looks = diagnosis.facts.get("update_looks", 0)
+    threads = round(diagnosis.facts.get("torch_threads", 0) / looks) if looks else 0
     cores = session.meta.get("host", {}).get("cores", 0) or 0
     if threads and cores:
         many = threads * len(session.shards) > cores

@@ -24,13 +24,12 @@ def explain_gap(small: str, large: str, as_json: bool, html: str | None, force: 
     """
     from ..analyse.gap import explain_gap as explain
     from ..analyse.gap import read_side
-    from ..analyse.report import make_report
     from ..present.gap import gap_data, gap_page, gap_text
-    from ..store.reader import Session
+    from .reading import read_diagnosis
 
     if html is not None:
         check_target(html, force)
-    gap = explain(*(read_side(make_report(Session.load(path))) for path in (small, large)))
+    gap = explain(*(read_side(read_diagnosis(path)) for path in (small, large)))
     if html is not None:
         save_bytes(html, gap_page(gap).encode())
         click.echo(f"wrote {html}", err=as_json)

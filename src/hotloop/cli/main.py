@@ -11,8 +11,8 @@ import sys
 
 import click
 
-from .. import __version__
 from ..errors import HotloopError
+from ..version import __version__
 from .ab import ab
 from .analyze import analyze
 from .compare import compare

@@ -13,9 +13,7 @@ from .files import check_target, save_bytes
 from .sessions import latest_session
 
 if TYPE_CHECKING:
-    from ..analyse.report import Report
-    from ..model.finding import Finding
-    from ..model.session import SessionData
+    from ..analyse.diagnosis import Diagnosis
 
 
 @click.command()
@@ -48,108 +46,65 @@ def report(
     hotloop report runs/run1-20260101-120000 --html report.html
     hotloop report runs/run1-20260101-120000 --view components
     """
-    from ..analyse.report import make_report
     from ..record.summary import escape
-    from ..store.reader import Session
-    from .deep import keep_operators
+    from .reading import read_diagnosis
 
     for target in (html, charts, text):
         if target is not None:
             check_target(target, force)
-    folder = Path(session or latest_session())
-    if folder.is_dir():
-        keep_operators(folder)
-    data = Session.load(folder)
-    result = make_report(data)
+    diagnosis = read_diagnosis(session or latest_session())
     if as_json:
-        click.echo(_json(data, result))
+        click.echo(_json(diagnosis))
     if view is not None:
-        click.echo(_view(result, view))
+        click.echo(_view(diagnosis, view))
     if logs is not None:
-        _write_logs(result, logs, as_json)
+        _write_logs(diagnosis, logs, as_json)
     if html is not None:
-        save_bytes(html, _html(data, result))
+        from ..present.html import html_bytes
+
+        save_bytes(html, html_bytes(diagnosis))
         click.echo(f"wrote {html}: open it in a browser; it needs no network", err=as_json)
     if charts is not None:
-        save_bytes(charts, _charts(result))
+        from ..present.run_charts import draw_run
+
+        save_bytes(charts, draw_run(diagnosis))
         click.echo(f"wrote {charts}", err=as_json)
     if text is not None:
-        save_bytes(text, _text(data, result, width or 100).encode())
+        from ..present.terminal import report_text
+
+        save_bytes(text, report_text(diagnosis, width or 100).encode())
         click.echo(f"wrote {text}", err=as_json)
     if not (as_json or view or logs or html or charts or text):
-        _show(data, result, width)
-        shown = os.path.relpath(result.path) if not os.path.isabs(session or "") else result.path
+        from rich.console import Console
+
+        from ..present.terminal import show_report
+
+        show_report(Console(width=width, legacy_windows=False), diagnosis)
+        shown = os.path.relpath(diagnosis.path) if not os.path.isabs(session or "") else diagnosis.path
         click.echo(f"\nnext: hotloop report {escape(shlex.quote(shown))} --html report.html")
 
 
-def load_findings(session: Path) -> tuple[Finding, ...] | None:
-    """What was found when the run ended; None where nobody looked."""
-    from ..errors import UnreadableError
-    from ..store.findings import FINDINGS_FILE, MOST_BYTES, read_findings
-    from ..store.reader import read_json
-
-    try:
-        return read_findings(read_json(session / FINDINGS_FILE, MOST_BYTES))
-    except UnreadableError:
-        return None
-
-
-def _json(data: SessionData, result: Report) -> str:
+def _json(diagnosis: Diagnosis) -> str:
     import json
 
-    from ..analyse.iterations import read_iterations
     from ..present.json import report_data
 
-    content = report_data(result, read_iterations(result.learner), load_findings(data.path), data.sources)
-    return json.dumps(content, indent=1, allow_nan=False)
+    return json.dumps(report_data(diagnosis), indent=1, allow_nan=False)
 
 
-def _show(data: SessionData, result: Report, width: int | None) -> None:
-    from rich.console import Console
-
-    from ..analyse.iterations import read_iterations
-    from ..present.terminal import show_report
-
-    console = Console(width=width, legacy_windows=False)
-    show_report(console, result, read_iterations(result.learner), load_findings(data.path), data.sources)
-
-
-def _text(data: SessionData, result: Report, width: int) -> str:
-    from ..analyse.iterations import read_iterations
-    from ..present.terminal import report_text
-
-    return report_text(result, read_iterations(result.learner), width, load_findings(data.path), data.sources)
-
-
-def _html(data: SessionData, result: Report) -> bytes:
-    from ..analyse.iterations import read_iterations
-    from ..analyse.timeline import make_timeline
-    from ..present.html import html_bytes
-
-    history = read_iterations(result.learner)
-    return html_bytes(result, make_timeline(data), history, load_findings(data.path), data.sources)
-
-
-def _charts(result: Report) -> bytes:
-    from ..analyse.iterations import read_iterations
-    from ..present.run_charts import draw_run
-
-    return draw_run(result, read_iterations(result.learner))
-
-
-def _view(result: Report, view: str) -> str:
+def _view(diagnosis: Diagnosis, view: str) -> str:
     from ..record.blocks import view_text
 
-    return view_text(view, result.learner, result.ledger, result.resources)
+    return view_text(view, diagnosis.learner, diagnosis.ledger, diagnosis.resources)
 
 
-def _write_logs(result: Report, folder: str, as_json: bool) -> None:
+def _write_logs(diagnosis: Diagnosis, folder: str, as_json: bool) -> None:
     from ..errors import HotloopError
     from ..present.json import report_data
     from ..record.logs import write_logs
 
     try:
-        written = write_logs(Path(folder), result.name, report_data(result, None), _view(result, "episodes"))
+        written = write_logs(Path(folder), diagnosis.name, report_data(diagnosis), _view(diagnosis, "episodes"))
     except OSError as error:
         raise HotloopError(f"{folder} could not be written to ({error.strerror or error}); choose another place") from None
     for path in written:

@@ -98,45 +98,37 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
     """The files of the session, and the report on standard error: standard output belongs to the script."""
     from rich.console import Console
 
-    from ..analyse.findings.engine import find_findings
-    from ..analyse.iterations import read_iterations
     from ..analyse.lines import script_lines
-    from ..analyse.report import make_report
-    from ..analyse.timeline import make_timeline
     from ..errors import HotloopError
     from ..present.detailed import session_report
     from ..present.html import html_bytes
     from ..present.terminal import report_text, show_report
     from ..present.words import how_text
     from ..store.findings import write_findings
-    from ..store.reader import Session
+    from ..store.reader import read_session
     from ..store.sources import keep_sources
-    from .deep import keep_operators
     from .files import save_bytes
+    from .reading import read_diagnosis
+    from .sessions import keep_summary
 
-    keep_operators(outcome.session)
     try:
-        session = Session.load(outcome.session)
-        _try_keep(lambda: keep_sources(outcome.session, script_lines(session)))
-        session = Session.load(outcome.session)
-        report = make_report(session)
-        history = read_iterations(report.learner)
-        findings = find_findings(session, report, select, ignore)
-        _try_keep(lambda: write_findings(outcome.session, findings, report.wall_ns / 1e9, report.loop_ns / 1e9))
-        detailed = session_report(session, report, findings)
+        _try_keep(lambda: keep_sources(outcome.session, script_lines(read_session(outcome.session))))
+        diagnosis = read_diagnosis(outcome.session, select, ignore)
+        _try_keep(lambda: write_findings(outcome.session, diagnosis.findings, diagnosis.wall_ns / 1e9, diagnosis.loop_ns / 1e9))
         files = {
-            "report.txt": report_text(report, history, findings=findings, sources=session.sources).encode(),
-            "report.html": html_bytes(report, make_timeline(session), history, findings, session.sources),
-            "profiling_report.json": json.dumps(detailed, indent=1, allow_nan=False).encode(),
+            "report.txt": report_text(diagnosis).encode(),
+            "report.html": html_bytes(diagnosis),
+            "profiling_report.json": json.dumps(session_report(diagnosis), indent=1, allow_nan=False).encode(),
         }
         for name, data in files.items():
             save_bytes(str(outcome.session / name), data)
+        keep_summary(diagnosis)
     except HotloopError as error:
         click.echo(f"hotloop: {how_text(outcome.how)}; {error}", err=True)
         return
     if not quiet:
         click.echo("", err=True)
-        show_report(Console(stderr=True, legacy_windows=False), report, history, findings, session.sources)
+        show_report(Console(stderr=True, legacy_windows=False), diagnosis)
     click.echo(f"hotloop: {how_text(outcome.how)}; wrote {outcome.session} (report.html, report.txt)", err=True)
 
 

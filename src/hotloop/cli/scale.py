@@ -50,8 +50,6 @@ def scale(
     hotloop scale "train.py --episodes {n}" --n 64,128,256,512,1024 --predict 5000
     hotloop scale "train.py --steps {n} --seed {seed}" --n 1000,4000,16000 --runs 2 --out runs/scaling
     """
-    from ..analyse.iterations import read_iterations
-    from ..analyse.report import make_report
     from ..analyse.runs import whole_run
     from ..analyse.sweep import Sized, read_sweep
     from ..experiment.command import parse_command, placeholders
@@ -59,7 +57,7 @@ def scale(
     from ..experiment.schedule import make_schedule
     from ..present.sweep import sweep_data, sweep_page, sweep_text
     from ..record.recorder import new_session_directory
-    from ..store.reader import Session
+    from .reading import read_diagnosis
 
     if html is not None:
         check_target(html, force)
@@ -76,10 +74,10 @@ def scale(
     found, trends = [], []
     for n in chosen:
         for path in sessions[f"n={n}"]:
-            report = make_report(Session.load(path))
-            found.append(Sized(n, *whole_run(report)))
+            diagnosis = read_diagnosis(path)
+            found.append(Sized(n, *whole_run(diagnosis)))
             if n == chosen[-1] and path == sessions[f"n={n}"][-1]:
-                history = read_iterations(report.learner)
+                history = diagnosis.iterations
                 growing = [t for t in history.trends if t.trend.verdict == "grows"] if history else []
                 trends = [
                     f"{t.name} grows ×{t.trend.growth:.2f} (calls ×{t.calls_growth:.2f}, time per call ×{t.cost_growth:.2f})"

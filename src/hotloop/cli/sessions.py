@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import HotloopError, UnreadableError
+
+if TYPE_CHECKING:
+    from ..analyse.diagnosis import Diagnosis
 
 
 def find_sessions(folder: str) -> list[Path]:
@@ -73,11 +78,29 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
 
 
 def _describe(path: Path) -> dict[str, object]:
-    from ..analyse.report import make_report
+    """A row, as it was kept when the session was last read by the same rules; else made now, and kept once the run is over."""
+    from ..store.summaries import read_summary
+
+    kept = read_summary(path)
+    if kept is not None:
+        return {**kept, "session": str(path)}
     from ..present.listing import list_row
-    from ..store.reader import Session
+    from .reading import read_diagnosis
 
     try:
-        return list_row(str(path), make_report(Session.load(path)))
+        diagnosis = read_diagnosis(path)
     except HotloopError as error:
         return {"session": str(path), "problem": str(error)}
+    keep_summary(diagnosis)
+    return list_row(str(path), diagnosis)
+
+
+def keep_summary(diagnosis: Diagnosis) -> None:
+    """Beside the session, once it is over; where that cannot be written, the session is read again the next time."""
+    from ..model.session import RUNNING
+    from ..present.listing import list_row
+    from ..store.summaries import write_summary
+
+    if all(process.state != RUNNING for process in diagnosis.processes):
+        with contextlib.suppress(OSError):
+            write_summary(diagnosis.path, list_row(diagnosis.path, diagnosis))

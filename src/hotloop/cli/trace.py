@@ -35,9 +35,9 @@ def trace(session: str, format: str, output: str, limit: int, force: bool) -> No
     if output != "-":
         check_target(output, force)
     from ..present.trace import export
-    from ..store.reader import Session
+    from ..store.reader import read_session
 
-    result = export(Session.load(session), format, limit)
+    result = export(read_session(session), format, limit)
     try:
         with open_target(output) as file:
             size = _write(result.pieces, file)

@@ -22,17 +22,15 @@ def whatif(session: str, changes: tuple[str, ...], as_json: bool) -> None:
     import json
 
     from ..analyse.findings.evidence import Evidence
-    from ..analyse.report import make_report
     from ..analyse.whatif import parse_change, predict_change
     from ..errors import UsageError
-    from ..store.reader import Session
+    from .reading import read_diagnosis
 
     wanted = [parse_change(text) for text in changes]
-    data = Session.load(session)
-    report = make_report(data)
-    if not report.phases.known:
+    diagnosis = read_diagnosis(session)
+    if not diagnosis.phases.known:
         raise UsageError(f"{session} knows no training loop; record it with `hotloop run`")
-    result = predict_change(Evidence(data, report), wanted)
+    result = predict_change(Evidence(diagnosis), wanted)
     gain = result.gain
     if as_json:
         effects = [

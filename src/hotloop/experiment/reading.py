@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..analyse.report import Report, make_report
+from ..analyse.diagnosis import Diagnosis, diagnose
 from ..analyse.runs import Run, choose_unit, find_warm_ups, reduce_run
 from ..errors import HotloopError
-from ..store.reader import Session
+from ..store.reader import read_session
 from .trials import OUTPUT, Note, find_return, read_note, read_tail
 
 
@@ -22,22 +22,22 @@ class Recorded:
     """One session, with what its experiment noted about it."""
 
     path: Path
-    report: Report
+    diagnosis: Diagnosis
     note: Note | None
     returned: float | None
 
 
 def read_recorded(path: Path) -> Recorded:
-    report = make_report(Session.load(path))
+    diagnosis = diagnose(read_session(path))
     note = read_note(path)
     returned = note.returned if note is not None else find_return(read_tail(path / OUTPUT))
-    return Recorded(path, report, note, returned)
+    return Recorded(path, diagnosis, note, returned)
 
 
 def find_problem(path: Path, unit: str | None) -> str:
     """Why a finished run cannot be compared, in one sentence; "" if it can."""
     try:
-        choose_unit([make_report(Session.load(path))], unit)
+        choose_unit([diagnose(read_session(path))], unit)
     except HotloopError as error:
         return str(error)
     return ""
@@ -46,14 +46,14 @@ def find_problem(path: Path, unit: str | None) -> str:
 def reduce_arms(a: Sequence[Recorded], b: Sequence[Recorded], unit: str | None = None) -> tuple[list[Run], list[Run]]:
     """Both arms in the same unit, without the same number of iterations at the start."""
     everything = [*a, *b]
-    reports = [recorded.report for recorded in everything]
-    chosen = choose_unit(reports, unit)
-    warm_ups, cut = find_warm_ups(reports)
+    diagnoses = [recorded.diagnosis for recorded in everything]
+    chosen = choose_unit(diagnoses, unit)
+    warm_ups, cut = find_warm_ups(diagnoses)
     experiments = {recorded.note.experiment if recorded.note else None for recorded in everything}
     paired = len(experiments) == 1 and None not in experiments
     runs = []
     for recorded, warm_up in zip(everything, warm_ups, strict=True):
         note = recorded.note if paired else None
-        run = reduce_run(recorded.report, chosen, warm_up, cut, recorded.returned, note.round if note else None)
+        run = reduce_run(recorded.diagnosis, chosen, warm_up, cut, recorded.returned, note.round if note else None)
         runs.append(replace(run, name=recorded.path.name))
     return runs[: len(a)], runs[len(a) :]

@@ -367,6 +367,24 @@ def _sum_subtrees(shard: m.Shard, values: list[int]) -> list[int]:
     return sums
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """What a process held at an instant."""
+
+    time_s: float  # since its recording began
+    operation: str
+    rss_bytes: int
+    peak_bytes: int
+
+
+def list_readings(shard: m.Shard) -> list[MemoryReading]:
+    """The readings of memory a process took, in their order."""
+    return [
+        MemoryReading((s.time_ns - shard.start_ns) / 1e9, shard.label_of(s.path).name, s.rss_bytes, s.peak_bytes)
+        for s in shard.snapshots
+    ]
+
+
 def memory_method(shard: m.Shard, operations: Sequence[Operation]) -> str:
     """How the memory of the spans was read, by the best way that was used."""
     if any(o.peak_readings for o in operations):

@@ -151,8 +151,8 @@ def _ledger_lines(outcomes: Sequence[Outcome]) -> list[str]:
         return []
     lines = ["", "predicted and actual (the baseline's findings)"]
     for x in outcomes:
-        numbers = f"predicted {range_text(x.prediction.speedup)}  actual {range_text(x.actual)}"
-        lines.append(f"  {escape(x.prediction.cause):<24} {numbers}  {outcome_text(x)}")
+        numbers = f"predicted {range_text(x.predicted)}  actual {range_text(x.actual)}"
+        lines.append(f"  {escape(x.finding.cause):<24} {numbers}  {outcome_text(x)}")
     return lines
 
 
@@ -243,8 +243,8 @@ def comparison_data(c: Comparison, outcomes: Sequence[Outcome] = (), names: tupl
         "return": None if c.returned is None else _return_data(c.returned),
         "predictions": [
             {
-                "cause": x.prediction.cause, "title": x.prediction.title, "span": x.prediction.span,
-                "predicted": interval_data(x.prediction.speedup), "actual": interval_data(x.actual), "acted_on": x.acted_on,
+                "cause": x.finding.cause, "title": x.finding.title, "span": x.finding.span,
+                "predicted": interval_data(x.predicted), "actual": interval_data(x.actual), "acted_on": x.acted_on,
                 "held": x.held,
             }
             for x in outcomes

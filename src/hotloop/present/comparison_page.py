@@ -83,10 +83,7 @@ def _return_section(c: Comparison) -> list[Markup]:
 def _ledger_section(outcomes: Sequence[Outcome]) -> list[Markup]:
     if not outcomes:
         return []
-    rows = [
-        [x.prediction.cause, interval_text(x.prediction.speedup, 2), interval_text(x.actual, 2), outcome_text(x)]
-        for x in outcomes
-    ]
+    rows = [[x.finding.cause, interval_text(x.predicted, 2), interval_text(x.actual, 2), outcome_text(x)] for x in outcomes]
     return [el("section", el("h2", "Predicted and actual"), table(["cause", "predicted", "actual", ""], rows))]
 
 

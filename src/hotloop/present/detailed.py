@@ -6,15 +6,11 @@ Keys are a contract: they may be added to, never dropped.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from ..analyse.bottlenecks import Analysis, Bottleneck, Category
-from ..analyse.report import Report
-from ..model import shard as m
-from ..model.finding import Finding
-from ..model.session import SessionData
-from ..record.summary import books_data, escape, snapshot_data
+from ..analyse.diagnosis import Diagnosis
+from ..record.summary import books_data, escape, readings_data
 from ..store.findings import finding_data
 from .json import phases_data
 
@@ -70,26 +66,26 @@ def _category(c: Category) -> dict[str, Any]:
     return {"total_time": c.time_s, "time_percent": c.percent, "operations": c.operations, "waiting_percent": c.waiting_percent}
 
 
-def session_report(session: SessionData, report: Report, findings: Sequence[Finding] | None = None) -> dict[str, Any]:
+def session_report(diagnosis: Diagnosis) -> dict[str, Any]:
     """A session's `profiling_report.json`, over all its processes."""
-    shown = report.user_operations
-    q = report.quality
+    shown = diagnosis.user_operations
+    q = diagnosis.quality
     return {
-        "timestamp": _timestamp(session.shards[0]),
+        "timestamp": _timestamp(diagnosis.end_unix_ns),
         "summary": {
             "total_operations": len(shown),
-            **books_data(report.ledger, report.sheet, shown),
-            "wall_time": report.wall_ns / 1e9,
-            "coverage": report.numbers.coverage,
-            "sps": report.sps,
-            "sps_latest": report.sps_latest,
-            "counters": report.counters,
-            "iterations": report.iterations_closed,
-            "loop_time": report.loop_ns / 1e9,
-            "startup_time": report.phases.startup_ns / 1e9,
-            "direct_coverage": report.numbers.measured_share,
-            "phases": {escape(row["phase"]): row for row in phases_data(report)},
-            "findings": None if findings is None else [finding_data(f) for f in findings],
+            **books_data(diagnosis.ledger, diagnosis.sheet, shown),
+            "wall_time": diagnosis.wall_ns / 1e9,
+            "coverage": diagnosis.numbers.coverage,
+            "sps": diagnosis.sps,
+            "sps_latest": diagnosis.sps_latest,
+            "counters": diagnosis.counters,
+            "iterations": diagnosis.iterations_closed,
+            "loop_time": diagnosis.loop_ns / 1e9,
+            "startup_time": diagnosis.phases.startup_ns / 1e9,
+            "direct_coverage": diagnosis.numbers.measured_share,
+            "phases": {escape(row["phase"]): row for row in phases_data(diagnosis)},
+            "findings": [finding_data(f) for f in diagnosis.findings],
             "quality": {
                 "losses": q.losses,
                 "own_cost_ns_per_span": q.own_cost_ns,
@@ -100,14 +96,12 @@ def session_report(session: SessionData, report: Report, findings: Sequence[Find
                 "held_across_yield": {escape(name): site for name, site in q.held_across_yield.items()},
             },
         },
-        "memory_snapshots": [row for shard in session.shards for row in snapshot_data(shard)],
+        "memory_snapshots": readings_data(diagnosis.memory_readings),
     }
 
 
-def _timestamp(main: m.Shard) -> str:
-    """When the recording ended, or was last written."""
-    seconds = (main.start_unix_ns + max(0, main.end_ns - main.start_ns)) / 1e9
+def _timestamp(unix_ns: int) -> str:
     try:
-        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(unix_ns / 1e9))
     except (OverflowError, ValueError, OSError):  # a damaged file may claim any date
         return ""

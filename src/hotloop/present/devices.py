@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyse.devices import BETWEEN, DeviceRow, Devices, share_operators
-from ..analyse.report import Report
+from ..analyse.diagnosis import Diagnosis
 from ..model.device import COPY, CPU_OP, KERNEL, SYNC, TO_DEVICE, TO_HOST, Operators
 from ..record.summary import escape
 from .drawing import FAINT, fold_text, join_facts
@@ -26,13 +26,13 @@ _DEVICE_KINDS = (KERNEL, COPY)
 _DIRECTIONS = {TO_DEVICE: "to device", TO_HOST: "to host", SYNC: "wait"}
 
 
-def device_sections(report: Report, width: int) -> list[RenderableType]:
+def device_sections(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
     """What there is to say; nothing where no device was used and no deep window taken."""
     found: list[RenderableType] = []
-    if report.devices is not None:
-        found.append(_devices(report.devices, report.resources, width))
-    if report.operators is not None:
-        found.append(_operators(report.operators, width))
+    if diagnosis.devices is not None:
+        found.append(_devices(diagnosis.devices, diagnosis.resources, width))
+    if diagnosis.operators is not None:
+        found.append(_operators(diagnosis.operators, width))
     return found
 
 
@@ -149,9 +149,9 @@ def _table(room: int, first: str, *heads: str) -> Table:
 # ---- JSON ----
 
 
-def device_data(report: Report) -> dict[str, Any] | None:
+def device_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """The key `device` of the JSON report; null where no device was used."""
-    d = report.devices
+    d = diagnosis.devices
     if d is None:
         return None
     return {
@@ -172,9 +172,9 @@ def device_data(report: Report) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def reads_data(report: Report, most: int = 200) -> list[dict[str, Any]]:
+def reads_data(diagnosis: Diagnosis, most: int = 200) -> list[dict[str, Any]]:
     """The key `tensor_reads`: lines that take tensors of the CPU apart; counts are estimates."""
-    return [{k: getattr(t, k) for k in ("file", "line", "function", "call", "count")} for t in report.reads[:most]]
+    return [{k: getattr(t, k) for k in ("file", "line", "function", "call", "count")} for t in diagnosis.reads[:most]]
 
 
 def _span(row: DeviceRow) -> dict[str, Any]:
@@ -182,9 +182,9 @@ def _span(row: DeviceRow) -> dict[str, Any]:
     return {"name": row.name, "count": row.spans, "host_only": row.is_host_only, **times}
 
 
-def operator_data(report: Report, most: int = 200) -> dict[str, Any] | None:
+def operator_data(diagnosis: Diagnosis, most: int = 200) -> dict[str, Any] | None:
     """The key `operators`; null where there was no deep window."""
-    o = report.operators
+    o = diagnosis.operators
     if o is None:
         return None
     return {

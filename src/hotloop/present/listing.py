@@ -11,31 +11,31 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ..analyse.report import Report
+from ..analyse.diagnosis import Diagnosis
 from ..model.session import DIED, ENDED, RUNNING
 from ..record.blocks import find_largest
 from ..record.summary import escape
 from .units import duration_text, rate_text, share_text
 
 
-def list_row(path: str, report: Report) -> dict[str, Any]:
+def list_row(path: str, diagnosis: Diagnosis) -> dict[str, Any]:
     """A session as one row; also what `--json` prints."""
-    states = {process.state for process in report.processes}
-    name = find_largest(report.ledger, report.sheet)
-    largest = next((o for o in report.operations if o.name == name), None)
+    states = {process.state for process in diagnosis.processes}
+    name = find_largest(diagnosis.ledger, diagnosis.sheet)
+    largest = next((o for o in diagnosis.operations if o.name == name), None)
     return {
         "session": path,
-        "name": report.name,
-        "start_unix_s": report.start_unix_ns / 1e9,
-        "state": RUNNING if RUNNING in states else DIED if report.processes[0].state == DIED else ENDED,
-        "processes": len(report.processes),
-        "wall_s": report.wall_ns / 1e9,
-        "loop_s": report.loop_ns / 1e9,
-        "iterations": report.iterations_closed,
-        "sps": report.sps,
-        "coverage": report.numbers.coverage,
+        "name": diagnosis.name,
+        "start_unix_s": diagnosis.start_unix_ns / 1e9,
+        "state": RUNNING if RUNNING in states else DIED if diagnosis.processes[0].state == DIED else ENDED,
+        "processes": len(diagnosis.processes),
+        "wall_s": diagnosis.wall_ns / 1e9,
+        "loop_s": diagnosis.loop_ns / 1e9,
+        "iterations": diagnosis.iterations_closed,
+        "sps": diagnosis.sps,
+        "coverage": diagnosis.numbers.coverage,
         "largest": largest.name if largest else None,
-        "largest_share": min(1.0, largest.union_ns / report.wall_ns) if largest and report.wall_ns else None,
+        "largest_share": min(1.0, largest.union_ns / diagnosis.wall_ns) if largest and diagnosis.wall_ns else None,
     }
 
 

@@ -6,20 +6,20 @@ What lives here: findings, phases and lines as rich renderables. Shares are of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..analyse.report import Report
+from ..analyse.diagnosis import Diagnosis
+from ..analyse.phases import BETWEEN
 from ..model.finding import CRITICAL, NOTE, WARNING, Finding
 from ..model.ledger import WAITING
-from ..model.session import Source
 from ..model.sheet import SPAN
 from ..record.summary import escape, shorten
 from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts
-from .phases import BETWEEN, Part, Spot, fold_parts, inferred_share, list_other_spots, list_parts, list_spots, waiting_share
+from .phases import LoopRow, Spot, fold_rows, inferred_share, list_rows, list_spots, waiting_share
 from .units import count_text, duration_text, share_text
 
 FINDINGS_SHOWN, EVIDENCE_SHOWN, LINES_SHOWN, OTHER_LINES_SHOWN, PARTS_SHOWN = 5, 3, 10, 4, 8
@@ -27,38 +27,36 @@ _LEAST_SHARE = 5  # tenths of a percent of the loop that are a row of their own
 _SEVERITY_STYLE = {CRITICAL: "bold red", WARNING: "yellow", NOTE: ""}
 
 
-def opening(
-    report: Report, findings: Sequence[Finding] | None, sources: Mapping[str, Source] | None, width: int
-) -> list[RenderableType]:
-    """The sections, as far as there is something to say. `findings` is None where nobody looked for any."""
+def opening(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
+    """The sections, as far as there is something to say."""
     sections: list[RenderableType] = []
-    parts = list_parts(report) if report.phases.known else ()
-    if findings or (findings is not None and parts):
-        sections.append(_findings(report, findings, width))
-    if parts:
-        sections.append(_phases(report, parts, width))
-    return sections + _lines(report, sources, width)
+    rows = list_rows(diagnosis) if diagnosis.phases.known else ()
+    if diagnosis.findings or rows:
+        sections.append(_findings(diagnosis, width))
+    if rows:
+        sections.append(_phases(diagnosis, rows, width))
+    return sections + _lines(diagnosis, width)
 
 
 # ---- findings ----
 
 
-def nothing_text(report: Report) -> str:
+def nothing_text(diagnosis: Diagnosis) -> str:
     """What to say of a run without a culprit: where its time goes all the same."""
-    if not (report.counters.get("env_steps") or report.counters.get("updates")):
+    if not (diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")):
         return "nothing to judge: no env step and no update was seen, so the training loop had not begun"
-    phases = [p for p in list_parts(report) if not p.kind] if report.phases.known else []
+    phases = [row for row in list_rows(diagnosis) if not row.kind] if diagnosis.phases.known else []
     if not phases:
         return "nothing stands out"
     top = phases[0]
     how = "waiting" if 2 * top.waiting_ns > top.ns else "compute-bound"
-    return f"nothing stands out: {how} in {escape(top.name)}, {top.share / 10:.1f} % of the loop{_largest(report, top)}"
+    return f"nothing stands out: {how} in {escape(top.name)}, {top.share / 10:.1f} % of the loop{_largest(diagnosis, top)}"
 
 
-def _largest(report: Report, phase: Part) -> str:
+def _largest(diagnosis: Diagnosis, phase: LoopRow) -> str:
     """The call that takes most of a phase; where most of it lies between calls, the line."""
     call = max((p for p in phase.parts if p.name != BETWEEN), key=lambda p: p.ns, default=None)
-    line = next((spot for spot in list_spots(report, None) if spot.phase in ("", phase.name)), None)
+    line = next((spot for spot in list_spots(diagnosis, diagnosis.main_lines) if spot.phase in ("", phase.name)), None)
     if line is not None and phase.parts[0].name == BETWEEN and line.share > (call.share / 1000 if call else 0):
         return f"; the line that takes most is {escape(line.where)} {escape(line.function)}, {share_text(line.share)}"
     return f"; its largest part is {escape(call.name)}, {call.share / 10:.1f} %" if call else ""
@@ -79,10 +77,11 @@ def place_text(finding: Finding) -> str:
     return " ".join(x for x in (where, escape(finding.function)) if x)
 
 
-def _findings(report: Report, findings: Sequence[Finding], width: int) -> RenderableType:
+def _findings(diagnosis: Diagnosis, width: int) -> RenderableType:
+    findings = diagnosis.findings
     rows: list[RenderableType] = [Text("FINDINGS", style="bold")]
     if all(f.severity == NOTE for f in findings):
-        rows += fold_text(nothing_text(report), width, "  ", "  ")
+        rows += fold_text(nothing_text(diagnosis), width, "  ", "  ")
     for number, finding in enumerate(findings[:FINDINGS_SHOWN], 1):
         rows += _finding(finding, number, width, evidence=EVIDENCE_SHOWN if number == 1 else 1)
     for finding in findings[FINDINGS_SHOWN:]:
@@ -114,7 +113,7 @@ def _finding(finding: Finding, number: int, width: int, evidence: int) -> list[T
 # ---- phases ----
 
 
-def _phases(report: Report, parts: Sequence[Part], width: int) -> RenderableType:
+def _phases(diagnosis: Diagnosis, rows: Sequence[LoopRow], width: int) -> RenderableType:
     bar = min(40, width - 60)
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", expand=False)
     table.add_column("PHASES OF THE LOOP", no_wrap=True, overflow="ellipsis", max_width=max(20, width - max(bar, 0) - 36))
@@ -122,34 +121,34 @@ def _phases(report: Report, parts: Sequence[Part], width: int) -> RenderableType
         table.add_column(head, justify="right", no_wrap=True)
     if bar >= 10:
         table.add_column("", no_wrap=True, width=bar)
-    loop = report.phases.loop_ns
+    loop = diagnosis.phases.loop_ns
 
-    def add(name: Text, row: Part) -> None:
+    def add(name: Text, row: LoopRow) -> None:
         cells = [share_text(row.share / 1000), duration_text(row.ns)]
         cells += [share_text(x / 1000) if x else "" for x in (inferred_share(row), waiting_share(row))]
         table.add_row(name, *cells, *([draw_bar(_mix(row), loop, bar)] if bar >= 10 else []))
 
-    for row in parts:
+    for row in rows:
         add(Text(escape(row.name), style="bold" if not row.kind else STYLE[row.kind]), row)
-        below = fold_parts(row.parts, _LEAST_SHARE, PARTS_SHOWN)
+        below = fold_rows(row.parts, _LEAST_SHARE, PARTS_SHOWN)
         for i, part in enumerate(below):
             name = Text("└ " if i == len(below) - 1 else "├ ", style=FAINT)
             name.append("≈ " if part.inferred_ns else "", style=FAINT).append(escape(part.name))
             add(name, part)
-    if report.phases.startup_ns:
-        table.add_row(Text("(start-up, shut-down)", style=FAINT), "", duration_text(report.phases.startup_ns), "", "")
+    if diagnosis.phases.startup_ns:
+        table.add_row(Text("(start-up, shut-down)", style=FAINT), "", duration_text(diagnosis.phases.startup_ns), "", "")
     key = Text("  ")
     for i, (kind, word) in enumerate(((SPAN, "measured"), (INFERRED, "≈ inferred"), (WAITING, "waiting"))):
         key.append("   " if i else "").append(f"{FILL[kind]} ", style=STYLE[kind]).append(word)
     note = (
-        f"{share_text(report.numbers.measured_share)} of the loop was measured directly, "
-        f"{share_text(report.numbers.inferred_share)} is inferred (≈): it lies between two measured calls, or in a call "
+        f"{share_text(diagnosis.numbers.measured_share)} of the loop was measured directly, "
+        f"{share_text(diagnosis.numbers.inferred_share)} is inferred (≈): it lies between two measured calls, or in a call "
         "outside its measured parts; its phase follows from the calls around it and the lines seen there."
     )
     return Group(table, key, *fold_text(note, width, "  ", "  ", FAINT), "")
 
 
-def _mix(row: Part) -> dict[str, int]:
+def _mix(row: LoopRow) -> dict[str, int]:
     if row.kind:
         return {row.kind: row.ns}
     return {SPAN: row.direct_ns - row.waiting_ns, INFERRED: row.inferred_ns, WAITING: row.waiting_ns}
@@ -158,12 +157,12 @@ def _mix(row: Part) -> dict[str, int]:
 # ---- lines ----
 
 
-def _lines(report: Report, sources: Mapping[str, Source] | None, width: int) -> list[RenderableType]:
-    own, others = list_spots(report, sources), list_other_spots(report, sources)
+def _lines(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
+    own, others = list_spots(diagnosis, diagnosis.main_lines), list_spots(diagnosis, diagnosis.other_lines)
     sections: list[RenderableType] = []
     if own:
         total = sum(x.samples for x in own)
-        title = f"LINES  (share of the {'loop' if report.phases.known else 'time'}, {total:,} samples)"
+        title = f"LINES  (share of the {'loop' if diagnosis.phases.known else 'time'}, {total:,} samples)"
         sections.append(_spots(title, own[:LINES_SHOWN], width))
     if others:
         title = "LINES OF OTHER THREADS AND PROCESSES  (share of their samples at work)"

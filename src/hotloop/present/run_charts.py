@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..analyse.diagnosis import Diagnosis
 from ..analyse.iterations import Floats, Iterations
-from ..analyse.report import Report
 from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING
 from ..model.sheet import SPAN, Sheet, fold_small
 from .charts import (
@@ -43,14 +43,14 @@ _LEVELS = 7
 LANES_DRAWN = 16
 
 
-def draw_run(report: Report, history: Iterations | None) -> bytes:
+def draw_run(diagnosis: Diagnosis) -> bytes:
     """Four charts on one page."""
     with page(1600, 1200) as figure:
         ((rate, labels), (icicle, lanes)) = figure.subplots(2, 2)
-        chart_rate(rate, history)
-        chart_labels(labels, history)
-        chart_icicle(icicle, report.sheet)
-        chart_lanes(lanes, report)
+        chart_rate(rate, diagnosis.iterations)
+        chart_labels(labels, diagnosis.iterations)
+        chart_icicle(icicle, diagnosis.sheet)
+        chart_lanes(lanes, diagnosis)
         return png_of(figure)
 
 
@@ -166,10 +166,10 @@ def chart_icicle(axes: Axes, sheet: Sheet | None) -> None:
     )
 
 
-def chart_lanes(axes: Axes, report: Report) -> None:
+def chart_lanes(axes: Axes, diagnosis: Diagnosis) -> None:
     """Every thread's lifetime by kind."""
     axes.set_title("Threads and processes")
-    balances = sorted(report.ledger.balances, key=lambda b: (b.shard != 0, b.track != 0, -b.lifetime_ns))[:LANES_DRAWN]
+    balances = sorted(diagnosis.ledger.balances, key=lambda b: (b.shard != 0, b.track != 0, -b.lifetime_ns))[:LANES_DRAWN]
     balances = [b for b in balances if b.lifetime_ns]
     if not balances:
         return say(axes, "nothing was recorded")
@@ -188,11 +188,11 @@ def chart_lanes(axes: Axes, report: Report) -> None:
             edgecolor="white", linewidth=0, label=words[kind],
         )  # fmt: skip
         left += seconds
-    names = [b.name if b.shard == 0 else f"{report.processes[b.shard].pid} {b.name}" for b in balances]
+    names = [b.name if b.shard == 0 else f"{diagnosis.processes[b.shard].pid} {b.name}" for b in balances]
     axes.set_yticks(range(len(names)), [name_text(name, 26) for name in names])
     axes.set_ylim(max(len(names), 5) - 0.4, -0.6)
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g} s")
-    left_out = len(report.ledger.balances) - len(balances)
+    left_out = len(diagnosis.ledger.balances) - len(balances)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=4, fontsize=9, handlelength=1.4, columnspacing=1.4)
     if left_out > 0:
         axes.set_xlabel(f"{left_out} more lanes are not drawn", color=FAINT)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 from rich.console import Console, Group, RenderableType
@@ -16,11 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..analyse.iterations import Iterations
-from ..analyse.report import Report
-from ..model.finding import Finding
+from ..analyse.diagnosis import Diagnosis
 from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING, Operation
-from ..model.session import Source
 from ..model.sheet import KINDS, SPAN, Sheet, fold_small, round_shares
 from ..record.summary import escape, losses_text, own_cost_text
 from .devices import device_sections
@@ -32,37 +28,25 @@ from .words import end_text, hook_notes, inferred_text, learners_text, work_fact
 OPERATIONS_SHOWN, LANES_SHOWN = 20, 24
 
 
-def report_text(
-    report: Report,
-    history: Iterations | None,
-    width: int = 100,
-    findings: Sequence[Finding] | None = None,
-    sources: Mapping[str, Source] | None = None,
-) -> str:
-    """The whole report as plain text. `findings` is None where nobody looked for any."""
+def report_text(diagnosis: Diagnosis, width: int = 100) -> str:
+    """The whole report as plain text."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-    show_report(console, report, history, findings, sources)
+    show_report(console, diagnosis)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def show_report(
-    console: Console,
-    report: Report,
-    history: Iterations | None,
-    findings: Sequence[Finding] | None = None,
-    sources: Mapping[str, Source] | None = None,
-) -> None:
+def show_report(console: Console, diagnosis: Diagnosis) -> None:
     width = console.width
     for part in (
-        _header(report, width),
-        *opening(report, findings, sources, width),
-        _balance(report, width),
-        _operations(report, width),
-        _lanes(report, width),
-        _iterations(report, history, width),
-        *device_sections(report, width),
-        _quality(report),
+        _header(diagnosis, width),
+        *opening(diagnosis, width),
+        _balance(diagnosis, width),
+        _operations(diagnosis, width),
+        _lanes(diagnosis, width),
+        _iterations(diagnosis, width),
+        *device_sections(diagnosis, width),
+        _quality(diagnosis),
     ):
         if part is not None:
             console.print(part, highlight=False, soft_wrap=False)
@@ -71,41 +55,41 @@ def show_report(
 # ---- header ----
 
 
-def _header(report: Report, width: int) -> RenderableType:
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.start_unix_ns / 1e9)) if report.start_unix_ns else ""
+def _header(diagnosis: Diagnosis, width: int) -> RenderableType:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(diagnosis.start_unix_ns / 1e9)) if diagnosis.start_unix_ns else ""
     states: dict[str, int] = {}
-    for process in report.processes:
+    for process in diagnosis.processes:
         states[process.state] = states.get(process.state, 0) + 1
     processes = ", ".join(f"{n} {state}" for state, n in states.items())
-    title = Text.assemble(("HotLoop  ", "bold"), (escape(report.name), "bold"), f"  {when}")
+    title = Text.assemble(("HotLoop  ", "bold"), (escape(diagnosis.name), "bold"), f"  {when}")
     facts = [
-        f"wall {duration_text(report.wall_ns)}",
-        f"loop {duration_text(report.loop_ns)}",
-        f"coverage {share_text(report.numbers.coverage)}",
+        f"wall {duration_text(diagnosis.wall_ns)}",
+        f"loop {duration_text(diagnosis.loop_ns)}",
+        f"coverage {share_text(diagnosis.numbers.coverage)}",
     ]
-    if report.sps is not None:
-        facts.append(f"{rate_text(report.sps)} env steps/s")
-    if report.iterations_closed:
-        facts.append(f"{report.iterations_closed:,} iterations")
-    if not report.phases.known:
-        facts += [f"{count_text(n)} {escape(name)}" for name, n in report.counters.items() if name != "env_steps"]
-    facts.append(f"{len(report.processes)} process{'es' * (len(report.processes) != 1)} ({processes})")
+    if diagnosis.sps is not None:
+        facts.append(f"{rate_text(diagnosis.sps)} env steps/s")
+    if diagnosis.iterations_closed:
+        facts.append(f"{diagnosis.iterations_closed:,} iterations")
+    if not diagnosis.phases.known:
+        facts += [f"{count_text(n)} {escape(name)}" for name, n in diagnosis.counters.items() if name != "env_steps"]
+    facts.append(f"{len(diagnosis.processes)} process{'es' * (len(diagnosis.processes) != 1)} ({processes})")
     rows = [title, Text(join_facts(facts, width))]
-    if report.learners > 1:
-        rows += fold_text(learners_text(report), width, "", "")
-    if report.phases.known and report.counters:
-        rows.append(Text(join_facts(work_facts(report.counters), width)))
-    return Group(*rows, *fold_text(end_text(report.meta), width, "", "", "red"), "")
+    if diagnosis.learners > 1:
+        rows += fold_text(learners_text(diagnosis), width, "", "")
+    if diagnosis.phases.known and diagnosis.counters:
+        rows.append(Text(join_facts(work_facts(diagnosis.counters), width)))
+    return Group(*rows, *fold_text(end_text(diagnosis.meta), width, "", "", "red"), "")
 
 
 # ---- balance sheet ----
 
 
-def _balance(report: Report, width: int) -> RenderableType | None:
-    if report.sheet is None or not report.sheet.wall_ns:
+def _balance(diagnosis: Diagnosis, width: int) -> RenderableType | None:
+    if diagnosis.sheet is None or not diagnosis.sheet.wall_ns:
         return None
-    track = report.ledger.balances[0].name
-    sheet = fold_small(report.sheet, report.sheet.wall_ns // 200, most_children=10)
+    track = diagnosis.ledger.balances[0].name
+    sheet = fold_small(diagnosis.sheet, diagnosis.sheet.wall_ns // 200, most_children=10)
     bar = 24 if width >= 100 else 14
     table = Table(box=None, padding=(0, 1, 0, 0), show_header=True, header_style="bold", expand=False)
     table.add_column(f"WHERE THE TIME WENT  ({escape(track)})", no_wrap=True, overflow="ellipsis", max_width=width - bar - 32)
@@ -123,14 +107,14 @@ def _balance(report: Report, width: int) -> RenderableType | None:
             name, f"{shares[i] / 10:.1f} %", duration_text(row.ns), count_text(row.calls) if row.calls else "",
             draw_bar(mixes[i], sheet.wall_ns, bar),
         )  # fmt: skip
-    return Group(table, *_sum_lines(report, report.sheet, width), *_owners(report, width), "")
+    return Group(table, *_sum_lines(diagnosis, diagnosis.sheet, width), *_owners(diagnosis, width), "")
 
 
 def _shade(kind: str, leaf: bool) -> str:
     return STYLE[kind] if leaf and kind != SPAN else ""
 
 
-def _sum_lines(report: Report, sheet: Sheet, width: int) -> list[Text]:
+def _sum_lines(diagnosis: Diagnosis, sheet: Sheet, width: int) -> list[Text]:
     totals = [sheet.total_ns(kind) for kind in KINDS]
     steps = round_parts(totals)
     line = Text("  ")
@@ -139,15 +123,15 @@ def _sum_lines(report: Report, sheet: Sheet, width: int) -> list[Text]:
         line.append(f"{FILL[kind]} ", style=STYLE[kind])
         line.append(f"{WORD[kind]} {step / 10:.1f}")
     line.append(" = 100.0 %")
-    return [line, *fold_text(inferred_text(report), width, style=FAINT)]
+    return [line, *fold_text(inferred_text(diagnosis), width, style=FAINT)]
 
 
-def _owners(report: Report, width: int) -> list[RenderableType]:
-    known = {name: ns for name, ns in report.owners.items() if name not in (WAITING, UNATTRIBUTED, PROFILER)}
+def _owners(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
+    known = {name: ns for name, ns in diagnosis.owners.items() if name not in (WAITING, UNATTRIBUTED, PROFILER)}
     if not known or set(known) == {"unknown"}:
         return []
-    shares = round_parts(list(report.owners.values()))
-    parts = [f"{name} {share / 10:.1f} %" for name, share in zip(report.owners, shares, strict=True) if share]
+    shares = round_parts(list(diagnosis.owners.values()))
+    parts = [f"{name} {share / 10:.1f} %" for name, share in zip(diagnosis.owners, shares, strict=True) if share]
     return [Text(join_facts([f"owned by: {parts[0]}", *parts[1:]], width, "  "))]
 
 
@@ -195,11 +179,11 @@ def _table(width: int, *heads: tuple[str, str]) -> Table:
     return table
 
 
-def _operations(report: Report, width: int) -> RenderableType | None:
-    shown = report.user_operations
+def _operations(diagnosis: Diagnosis, width: int) -> RenderableType | None:
+    shown = diagnosis.user_operations
     if not shown:
         return Padding(Text('No span was recorded: wrap a part of the loop in `with hotloop.profile("name")`.'), (0, 0, 1, 0))
-    rows = [(escape(o.name), _cells(o, report.wall_ns)) for o in shown[:OPERATIONS_SHOWN]]
+    rows = [(escape(o.name), _cells(o, diagnosis.wall_ns)) for o in shown[:OPERATIONS_SHOWN]]
     room = min(max(len(name) for name, _ in rows), max(18, width // 3))
     heads = _choose_columns([cells for _, cells in rows], width - room - 2)
     table = _table(width, ("OPERATIONS", "left"), *((head, "right") for head in heads))
@@ -248,8 +232,8 @@ def _cells(o: Operation, wall_ns: int) -> dict[str, str]:
     }
 
 
-def _lanes(report: Report, width: int) -> RenderableType | None:
-    balances = report.ledger.balances
+def _lanes(diagnosis: Diagnosis, width: int) -> RenderableType | None:
+    balances = diagnosis.ledger.balances
     if not balances:
         return None
     bar = width - 84
@@ -259,7 +243,7 @@ def _lanes(report: Report, width: int) -> RenderableType | None:
     order = sorted(range(len(balances)), key=lambda i: (balances[i].shard != 0, i != 0, -balances[i].lifetime_ns))
     for i in order[:LANES_SHOWN]:
         b = balances[i]
-        process = report.processes[b.shard]
+        process = diagnosis.processes[b.shard]
         owner = "" if b.shard == 0 else f"{process.name or 'process'} {process.pid} / "
         state = "" if process.state == "ended" else f" ({process.state})"
         parts = {SPAN: b.exclusive_ns, WAITING: b.waiting_ns, UNATTRIBUTED: b.unattributed_ns, PROFILER: b.profiler_ns}
@@ -275,7 +259,8 @@ def _lanes(report: Report, width: int) -> RenderableType | None:
 # ---- iterations ----
 
 
-def _iterations(report: Report, history: Iterations | None, width: int) -> RenderableType | None:
+def _iterations(diagnosis: Diagnosis, width: int) -> RenderableType | None:
+    history = diagnosis.iterations
     if history is None:
         return None
     p, series = history.percentiles, history.series
@@ -293,7 +278,7 @@ def _iterations(report: Report, history: Iterations | None, width: int) -> Rende
     if "env_steps" in series.rates:
         sps = series.rates["env_steps"]
         ends = f"{rate_text(sps.min())}–{rate_text(sps.max())}"
-        latest = f", {rate_text(report.sps_latest)} in the latest ones" if report.sps_latest is not None else ""
+        latest = f", {rate_text(diagnosis.sps_latest)} in the latest ones" if diagnosis.sps_latest is not None else ""
         lines.append(Text(f"  env steps/s         {spark_text(sps, wide)}  {ends}{latest}"))
     if history.trends:
         for t in history.trends[:5]:
@@ -318,11 +303,11 @@ def _iterations(report: Report, history: Iterations | None, width: int) -> Rende
 # ---- trust ----
 
 
-def _quality(report: Report) -> RenderableType:
-    q = report.quality
+def _quality(diagnosis: Diagnosis) -> RenderableType:
+    q = diagnosis.quality
     spans = f"{q.recorded:,} spans recorded" + (f", {q.open_spans:,} open" if q.open_spans else "")
     parts = [spans, losses_text(q.losses), own_cost_text(q.own_cost_ns, q.own_cost_error_ns, q.profiler_share)]
-    if any(o.peak_readings or o.end_readings for o in report.operations):
+    if any(o.peak_readings or o.end_readings for o in diagnosis.operations):
         parts.append(f"memory: {q.memory_method}")
     if not q.native:
         parts.append("recorded by the Python recorder")
@@ -331,7 +316,7 @@ def _quality(report: Report) -> RenderableType:
         lines.append(
             Text(f"  died: process {', '.join(str(pid) for pid in q.died)}; what they recorded is included", style="red")
         )
-    lines += [Text(f"  note: {text}", style="red") for text in hook_notes(report.hooks)]
+    lines += [Text(f"  note: {text}", style="red") for text in hook_notes(diagnosis.hooks)]
     lines += [Text(f"  note: {escape(text)}") for text in q.problems[:20]]
     if len(q.problems) > 20:
         lines.append(Text(f"  … {len(q.problems) - 20} more notes in --json"))

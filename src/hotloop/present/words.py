@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..analyse.report import Report
+from ..analyse.diagnosis import Diagnosis
 from ..record.summary import escape
 from .units import count_text, share_text
 
@@ -62,14 +62,14 @@ def replay_ratio(counters: Mapping[str, int]) -> float | None:
     return samples / steps if steps > 0 and samples > 0 else None
 
 
-def learners_text(report: Report) -> str:
+def learners_text(diagnosis: Diagnosis) -> str:
     """What the headline means where several processes learn."""
-    return f"{report.learners} processes learn: the rate is that of all together, the loop that of the slowest"
+    return f"{diagnosis.learners} processes learn: the rate is that of all together, the loop that of the slowest"
 
 
-def inferred_text(report: Report) -> str:
+def inferred_text(diagnosis: Diagnosis) -> str:
     """Which part of the time was not measured, and how it was found; nothing where all of it was."""
-    sheet, numbers = report.sheet, report.numbers
+    sheet, numbers = diagnosis.sheet, diagnosis.numbers
     if sheet is None or not sheet.wall_ns:
         return ""
     parts = []

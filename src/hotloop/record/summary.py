@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model import shard as m
-from ..model.ledger import Ledger, Operation, fold, memory_method, windowed_rate
+from ..model.ledger import Ledger, MemoryReading, Operation, fold, list_readings, memory_method, windowed_rate
 from ..model.listing import Books, Own, share_out_own_times
 from ..model.numbers import measure_loop, rate_of, take_numbers
 from ..model.sheet import Sheet, make_sheet
@@ -56,7 +56,7 @@ class Summary:
         return {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S"),
             "summary": self.as_dict(),
-            "memory_snapshots": snapshot_data(self.shard),
+            "memory_snapshots": readings_data(list_readings(self.shard)),
         }
 
     def quality(self) -> dict[str, Any]:
@@ -167,16 +167,16 @@ def books_data(ledger: Ledger, sheet: Sheet | None, operations: Sequence[Operati
     }
 
 
-def snapshot_data(shard: m.Shard) -> list[dict[str, Any]]:
+def readings_data(readings: Iterable[MemoryReading]) -> list[dict[str, Any]]:
     return [
         {
-            "time": (s.time_ns - shard.start_ns) / 1e9,
-            "operation": escape(shard.label_of(s.path).name),
-            "memory_mb": s.rss_bytes / MB,
-            "memory_peak_mb": s.peak_bytes / MB,
+            "time": x.time_s,
+            "operation": escape(x.operation),
+            "memory_mb": x.rss_bytes / MB,
+            "memory_peak_mb": x.peak_bytes / MB,
             "gpu_memory_mb": 0.0,
         }
-        for s in shard.snapshots
+        for x in readings
     ]
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from .. import __version__
 from ..errors import HotloopError, UsageError
 from ..integrations.install import INTEGRATIONS
 from ..model.trace import TraceSettings
@@ -28,6 +27,7 @@ from ..record import host
 from ..record.recorder import new_session_directory
 from ..store import schema
 from ..store.writer import write_json
+from ..version import __version__
 from .progress import ProgressReader, StatusLine
 from .system import Sampler
 

@@ -1,7 +1,7 @@
-"""`findings.json`: why a run is slow, as it was found at its end.
+"""`findings.json`: why a run is slow, for other programs to read.
 
-What lives here: the file's shape, writing it and reading it back; views use the shape too, so nothing here opens a session.
-Invariant: what `read_findings` answers is plain and bounded, whoever wrote the file; an entry that is not one is left out.
+What lives here: the file's shape, which views use too, and writing it. HotLoop itself never reads it: findings are looked for
+again whenever a session is read, so that an old session profits from a rule that was improved.
 """
 
 from __future__ import annotations
@@ -11,30 +11,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..model.finding import Finding, Gain
+from ..model.finding import Finding
+from .rules import rules_version
 from .writer import write_json
 
 FINDINGS_FILE = "findings.json"
 VERSION = 1
-MOST_BYTES = 4 << 20
-_MOST, _MOST_CHARS, _MOST_EVIDENCE = 100, 2000, 50
-_MOST_GAIN = 1e6
 
 
 def write_findings(session: str | os.PathLike[str], findings: Sequence[Finding], wall_s: float, loop_s: float) -> None:
     """Into the session's directory, replacing what is there."""
-    write_json(str(Path(session, FINDINGS_FILE)), findings_data(str(session), findings, wall_s, loop_s))
-
-
-def findings_data(session: str, findings: Sequence[Finding], wall_s: float, loop_s: float) -> dict[str, Any]:
-    """The file's content."""
-    return {
+    content = {
         "version": VERSION,
-        "session": session,
+        "rules": rules_version(),
+        "session": str(session),
         "wall_s": wall_s,
         "loop_s": loop_s,
         "findings": [finding_data(f) for f in findings],
     }
+    write_json(str(Path(session, FINDINGS_FILE)), content)
 
 
 def finding_data(finding: Finding) -> dict[str, Any]:
@@ -53,41 +48,3 @@ def finding_data(finding: Finding) -> dict[str, Any]:
         "action": finding.action,
         "verify": finding.verify,
     }
-
-
-def read_findings(said: Any) -> tuple[Finding, ...] | None:
-    """From the file's JSON, whoever wrote it; None where it is no such file."""
-    rows = said.get("findings") if isinstance(said, dict) else None
-    if not isinstance(rows, list):
-        return None
-    found = (_read_finding(row) for row in rows[:_MOST])
-    return tuple(finding for finding in found if finding is not None)
-
-
-def _read_finding(row: Any) -> Finding | None:
-    try:
-        gain = row["predicted_speedup"]
-        low, mid, high = (_number(gain[key], _MOST_GAIN) for key in ("low", "mid", "high"))
-        evidence = row["evidence"]
-        if not isinstance(evidence, list):
-            return None
-        return Finding(
-            cause=_text(row["cause"]), title=_text(row["title"]), span=_text(row["span"]), file=_text(row["file"]),
-            line=int(_number(row["line"], 1 << 31)), function=_text(row["function"]), share=_number(row["share"], 1.0),
-            gain=Gain(low, mid, high), evidence=tuple(_text(x) for x in evidence[:_MOST_EVIDENCE]),
-            action=_text(row["action"]), verify=_text(row["verify"]),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value[:_MOST_CHARS]
-
-
-def _number(value: Any, most: float) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= most:  # false for NaN too
-        raise ValueError("not a number that can be")
-    return float(value)

@@ -1,4 +1,4 @@
-"""Reading a session: all shards of a directory, live or dead, merged into one immutable Session.
+"""Reading a session: all shards of a directory, live or dead, merged into one immutable `SessionData`.
 
 What lives here: files to data, with NumPy for the events. Invariant: nothing outside the session's directory is opened,
 no link in it is followed, and a bad file costs its own data only, with a sentence in `problems`.
@@ -39,53 +39,44 @@ _LOOKS_APART = 12  # intervals between two looks of the sampler: eight in a long
 _EVENT = np.dtype([("start", "<u8"), ("dur", "<u8"), ("path", "<u4"), ("track", "<u4"), ("iteration", "<u4"), ("flags", "<u4")])
 
 
-class Session(SessionData):
-    """One recorded run.
-
-    `Session.load(directory)` reads it, whatever state the processes are in.
-    """
-
-    __slots__ = ()
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Session:
-        """The session in a directory (or its `session.json`)."""
-        directory = Path(path)
-        if directory.name == s.SESSION_FILE:
-            directory = directory.parent
-        try:
-            is_directory = stat.S_ISDIR(os.stat(directory).st_mode)
-        except FileNotFoundError:
-            raise UnreadableError(f"{directory} does not exist; `hotloop list` shows the sessions that do") from None
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UnreadableError(
-                f"{_shown(str(directory))[:200]} cannot be opened ({why}); `hotloop list` shows sessions"
-            ) from None
-        if not is_directory:
-            raise UnreadableError(f"{directory} is not a session directory; give the folder that holds {s.SESSION_FILE}")
-        problems: list[str] = []
-        meta = _read_meta(directory / s.SESSION_FILE, problems)
-        shards, tables = _read_shards(directory / s.SHARD_DIR, problems)
-        if not shards:
-            why = f" ({problems[0]})" if problems else ""
-            raise UnreadableError(f"{directory} holds no recording{why}; was a span recorded in it?")
-        order = order_processes(shards, meta.get("pid"))
-        shards, tables = [shards[i] for i in order], [tables[i] for i in order]
-        processes = tuple(Process(i, shard.pid, shard.name, _state(shard, shards)) for i, shard in enumerate(shards))
-        for shard, process in zip(shards, processes, strict=True):
-            problems += [f"process {shard.pid}: {text}" for text in (*shard.problems, *_missing_events(shard, process.state))]
-        if len(problems) > MAX_PROBLEMS:
-            problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} problems more"]
-        samples = tuple(read_samples(directory)) if _is_file(directory / SYSTEM_FILE) else ()
-        if samples:  # they are there even if the process was killed before it could sum them up
-            said = meta.get("resources")
-            meta = {**meta, "resources": {**(said if isinstance(said, dict) else {}), **summarise(samples)}}
-        return cls(
-            directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples,
-            _read_sources(directory / SOURCES_FILE), _read_hooks(directory / s.HOOKS_FILE),
-            read_devices(directory, _read_file), _read_operators(directory / OPS_FILE),
-        )  # fmt: skip
+def read_session(path: str | os.PathLike[str]) -> SessionData:
+    """The session in a directory (or its `session.json`), whatever state its processes are in."""
+    directory = Path(path)
+    if directory.name == s.SESSION_FILE:
+        directory = directory.parent
+    try:
+        is_directory = stat.S_ISDIR(os.stat(directory).st_mode)
+    except FileNotFoundError:
+        raise UnreadableError(f"{directory} does not exist; `hotloop list` shows the sessions that do") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UnreadableError(
+            f"{_shown(str(directory))[:200]} cannot be opened ({why}); `hotloop list` shows sessions"
+        ) from None
+    if not is_directory:
+        raise UnreadableError(f"{directory} is not a session directory; give the folder that holds {s.SESSION_FILE}")
+    problems: list[str] = []
+    meta = _read_meta(directory / s.SESSION_FILE, problems)
+    shards, tables = _read_shards(directory / s.SHARD_DIR, problems)
+    if not shards:
+        why = f" ({problems[0]})" if problems else ""
+        raise UnreadableError(f"{directory} holds no recording{why}; was a span recorded in it?")
+    order = order_processes(shards, meta.get("pid"))
+    shards, tables = [shards[i] for i in order], [tables[i] for i in order]
+    processes = tuple(Process(i, shard.pid, shard.name, _state(shard, shards)) for i, shard in enumerate(shards))
+    for shard, process in zip(shards, processes, strict=True):
+        problems += [f"process {shard.pid}: {text}" for text in (*shard.problems, *_missing_events(shard, process.state))]
+    if len(problems) > MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} problems more"]
+    samples = tuple(read_samples(directory)) if _is_file(directory / SYSTEM_FILE) else ()
+    if samples:  # they are there even if the process was killed before it could sum them up
+        said = meta.get("resources")
+        meta = {**meta, "resources": {**(said if isinstance(said, dict) else {}), **summarise(samples)}}
+    return SessionData(
+        directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples,
+        _read_sources(directory / SOURCES_FILE), _read_hooks(directory / s.HOOKS_FILE),
+        read_devices(directory, _read_file), _read_operators(directory / OPS_FILE),
+    )  # fmt: skip
 
 
 def _read_sources(path: Path) -> dict[str, Source]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hotloop import Session
 from hotloop.analyse.runs import check_loop
+from hotloop.store.reader import read_session
 
 from ...one_answer import check_one_answer
 
@@ -44,4 +44,4 @@ def test_iterations_and_the_loop_are_those_of_the_driver(ran):
     assert report.iterations_closed == 2
     assert report.learner.counters.get("env_steps", 0) == 0, "its env runners step"
     assert check_loop(report) == ""
-    check_one_answer(Session.load(report.path))
+    check_one_answer(read_session(report.path))

@@ -12,13 +12,16 @@ import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...model.finding import Finding
 from ...model.session import SessionData
-from ..report import Report
 from .evidence import Evidence
 from .rule import Candidate, predict
+
+if TYPE_CHECKING:
+    from ..diagnosis import Diagnosis
 
 # Most specific first: this is the order in which they claim time.
 ORDER = (
@@ -44,14 +47,11 @@ def check_causes(names: Iterable[str]) -> None:
             raise UsageError(f"{name} is no cause; `hotloop explain` lists them")
 
 
-def find_findings(
-    session: SessionData, report: Report, select: Collection[str] = (), ignore: Collection[str] = ()
-) -> tuple[Finding, ...]:
+def find_findings(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Collection[str] = ()) -> tuple[Finding, ...]:
     """What slows this run down, largest gain first."""
-    check_causes((*select, *ignore))
-    if not report.phases.known or not (report.counters.get("env_steps") or report.counters.get("updates")):
+    if not diagnosis.phases.known or not (diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")):
         return ()  # the loop had not begun: what was seen is importing and setting up
-    evidence = Evidence(session, report)
+    evidence = Evidence(diagnosis)
     claimed: set[int] = set()
     candidates = []
     for name, module in causes().items():

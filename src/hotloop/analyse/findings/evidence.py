@@ -11,14 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ...model import phase as ph
 from ...model import shard as m
-from ...model.session import SessionData
 from ..environments import Environment
-from ..lines import Look, guess_phase, phases_of_lines, read_looks
+from ..lines import Look, guess_phase, phases_of_lines
 from ..owners import ENV, FRAMEWORK, YOURS, is_yours, owner_of
-from ..report import Report
+
+if TYPE_CHECKING:
+    from ..diagnosis import Diagnosis
 
 _NESTED = re.compile(r"(\.<locals>)?\.<(listcomp|genexpr|dictcomp|setcomp|lambda)>$")  # part of the function they are in
 ENV_METHODS = frozenset({"step", "reset", "render", "step_wait", "step_async"})
@@ -57,13 +59,13 @@ class Where:
 
 
 class Evidence:
-    def __init__(self, session: SessionData, report: Report) -> None:
-        self.session, self.report = session, report
-        self.ledger = report.ledger
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        self.session, self.diagnosis = diagnosis.session, diagnosis
+        self.ledger = diagnosis.ledger
         self.main_track = next((b.track for b in self.ledger.balances if b.shard == 0), 0)
-        self.loop_ns = max(1, report.phases.loop_ns - report.phases.profiler_ns)
-        self.looks = read_looks(session.shards, self.ledger)
-        self.counters, self.facts = report.counters, report.facts
+        self.loop_ns = max(1, diagnosis.phases.loop_ns - diagnosis.phases.profiler_ns)
+        self.looks = diagnosis.looks
+        self.counters, self.facts = diagnosis.counters, diagnosis.facts
         self.env_steps = self.counters.get("env_steps", 0)
         self.updates = self.counters.get("updates", 0)
         self.slices = self._slice(0, self.main_track)
@@ -246,4 +248,4 @@ class Evidence:
     @cached_property
     def env_lanes(self) -> list[Environment]:
         """The environments that are stepped outside the main thread, one by one."""
-        return [x for x in self.report.environments if (x.shard, x.track) != (0, self.main_track)]
+        return [x for x in self.diagnosis.environments if (x.shard, x.track) != (0, self.main_track)]

@@ -45,7 +45,7 @@ class WarmUp:
 
 def growing_labels(e: Evidence) -> list[Growing]:
     """Labels whose own time per env step rises through the run, those that cost most by it first."""
-    shard = e.report.learner
+    shard = e.diagnosis.learner
     rows = [row for row in shard.iterations if row.counts.get("env_steps", 0) > 0]
     if len(rows) < _LEAST_ROWS:
         return []
@@ -121,7 +121,7 @@ def _bins(values: Sequence[float], steps: Sequence[int]) -> list[float]:
 
 def _loop_memory(e: Evidence) -> list[float]:
     """Resident memory while the loop ran, in megabytes; every half second."""
-    shard = e.report.learner
+    shard = e.diagnosis.learner
     begin, end = ((shard.start_unix_ns + at - shard.start_ns) / 1e9 for at in (shard.first_work_ns, shard.last_work_ns))
     return [row["rss_mb"] for row in e.session.system if "rss_mb" in row and begin <= row["unix_s"] <= end]
 
@@ -145,7 +145,7 @@ def memory_growth(e: Evidence) -> float:
 
 def warm_up(e: Evidence) -> WarmUp | None:
     """The slow beginning of the iterations, by time per env step (or per iteration, where none are counted)."""
-    rows = [row for row in e.report.learner.iterations if row.end_ns > row.start_ns]
+    rows = [row for row in e.diagnosis.rows if row.end_ns > row.start_ns]
     if len(rows) < _LEAST_ROWS:
         return None
     costs = [(row.end_ns - row.start_ns) / max(1, row.counts.get("env_steps", 0) or row.merged) for row in rows]

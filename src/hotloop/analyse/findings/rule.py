@@ -76,7 +76,7 @@ def function_name(where: Where) -> str:
 def per_call(evidence: Evidence, label: str) -> float:
     """Mean nanoseconds of a call, 0 if there is none."""
     calls = busy = 0
-    for operation in evidence.report.operations:
+    for operation in evidence.diagnosis.operations:
         if operation.name == label or operation.name.rpartition("/")[2] == label:
             calls += operation.calls
             busy += operation.busy_ns

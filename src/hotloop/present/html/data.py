@@ -7,17 +7,16 @@ into one that says how many they are; shares are whole tenths of a percent and a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...analyse.diagnosis import Diagnosis
 from ...analyse.owners import UNKNOWN
-from ...analyse.report import Report
 from ...analyse.timeline import Timeline
 from ...model import shard as m
-from ...model.finding import Finding
 from ...model.ledger import Balance, Operation
-from ...model.session import DIED, ENDED, Source
+from ...model.session import DIED, ENDED
 from ...model.sheet import KINDS
 from ...record.summary import losses_text
 from ..units import round_parts
@@ -27,9 +26,6 @@ from .loop import findings_data, lines_data, phases_data
 from .names import Names, show
 from .series import history_data
 from .sheet import sheet_data, totals_data
-
-if TYPE_CHECKING:
-    from ...analyse.iterations import Iterations
 
 VERSION = 1
 _KIND_OF_LABEL = {m.WAIT: 1, m.ROOT: 2, m.HANDOFF: 2, m.PROFILER: 3}  # index into KINDS; all others are work
@@ -56,64 +52,57 @@ class Limits:
         return self.operations <= 20 and self.names_bytes <= 20
 
 
-def page_data(
-    report: Report,
-    timeline: Timeline,
-    history: Iterations | None,
-    limits: Limits,
-    findings: Sequence[Finding] | None = None,
-    sources: Mapping[str, Source] | None = None,
-) -> dict[str, Any]:
+def page_data(diagnosis: Diagnosis, limits: Limits) -> dict[str, Any]:
     """Everything the page draws."""
     names = Names()
     data = {
         "version": VERSION,
-        "session": _session(report),
-        "quality": _quality(report),
-        "notes": _notes(report, limits.notes),
-        "findings": findings_data(report, findings),
-        "phases": phases_data(report),
-        "lines": lines_data(report, sources, limits.lines),
-        "totals": totals_data(report.sheet),
-        "owners": _owners(report),
-        "sheet": sheet_data(report.sheet, names, limits.sheet),
-        "timeline": _timeline(timeline, report, names),
-        "history": history_data(history, names) if history else None,
-        "device": device_data(report, names, limits.device),
-        "operators": operators_data(report, names, limits.device),
-        "operations": _operations(report, names, limits.operations),
-        "lanes": _lanes(report, limits.lanes),
+        "session": _session(diagnosis),
+        "quality": _quality(diagnosis),
+        "notes": _notes(diagnosis, limits.notes),
+        "findings": findings_data(diagnosis),
+        "phases": phases_data(diagnosis),
+        "lines": lines_data(diagnosis, limits.lines),
+        "totals": totals_data(diagnosis.sheet),
+        "owners": _owners(diagnosis),
+        "sheet": sheet_data(diagnosis.sheet, names, limits.sheet),
+        "timeline": _timeline(diagnosis.timeline, diagnosis, names),
+        "history": history_data(diagnosis.iterations, names) if diagnosis.iterations else None,
+        "device": device_data(diagnosis, names, limits.device),
+        "operators": operators_data(diagnosis, names, limits.device),
+        "operations": _operations(diagnosis, names, limits.operations),
+        "lanes": _lanes(diagnosis, limits.lanes),
     }
     data["names"] = names.finish(limits.name_chars, limits.names_bytes)
     return data
 
 
-def _session(report: Report) -> dict[str, Any]:
-    meta, host = report.meta, report.meta.get("host")
+def _session(diagnosis: Diagnosis) -> dict[str, Any]:
+    meta, host = diagnosis.meta, diagnosis.meta.get("host")
     command = meta.get("command")
-    start_ms = report.start_unix_ns // 1_000_000
+    start_ms = diagnosis.start_unix_ns // 1_000_000
     return {
-        "name": show(report.name, 300),
+        "name": show(diagnosis.name, 300),
         "start_ms": start_ms if 0 < start_ms < 8_640_000_000_000_000 else None,  # what a Date takes
-        "wall_ns": report.wall_ns,
-        "loop_ns": report.loop_ns,
-        "coverage": report.numbers.coverage,
-        "sps": _number(report.sps),
-        "sps_latest": _number(report.sps_latest),
-        "learners": report.learners,
-        "loop_known": report.phases.known,
-        "iterations": report.iterations_closed,
-        "counters": [[show(name, 60), value] for name, value in list(report.counters.items())[:20]],
-        "replay_ratio": _number(replay_ratio(report.counters)),
-        "processes": len(report.processes),
-        "tracks": len(report.ledger.balances),
+        "wall_ns": diagnosis.wall_ns,
+        "loop_ns": diagnosis.loop_ns,
+        "coverage": diagnosis.numbers.coverage,
+        "sps": _number(diagnosis.sps),
+        "sps_latest": _number(diagnosis.sps_latest),
+        "learners": diagnosis.learners,
+        "loop_known": diagnosis.phases.known,
+        "iterations": diagnosis.iterations_closed,
+        "counters": [[show(name, 60), value] for name, value in list(diagnosis.counters.items())[:20]],
+        "replay_ratio": _number(replay_ratio(diagnosis.counters)),
+        "processes": len(diagnosis.processes),
+        "tracks": len(diagnosis.ledger.balances),
         "command": show(" ".join(map(str, command)), 500) if isinstance(command, list) else "",
         "host": [show(f"{key} {value}", 120) for key, value in list(host.items())[:12]] if isinstance(host, dict) else [],
     }
 
 
-def _quality(report: Report) -> dict[str, Any]:
-    q = report.quality
+def _quality(diagnosis: Diagnosis) -> dict[str, Any]:
+    q = diagnosis.quality
     return {
         "recorded": q.recorded,
         "events": q.events_kept,
@@ -129,12 +118,12 @@ def _quality(report: Report) -> dict[str, Any]:
     }
 
 
-def _notes(report: Report, limit: int) -> list[str]:
+def _notes(diagnosis: Diagnosis, limit: int) -> list[str]:
     """What is odd, in sentences."""
-    q = report.quality
-    notes = [text for text in (end_text(report.meta), *hook_notes(report.hooks)) if text]
+    q = diagnosis.quality
+    notes = [text for text in (end_text(diagnosis.meta), *hook_notes(diagnosis.hooks)) if text]
     notes += [f"a problem while reading: {text}" for text in q.problems]
-    for process in report.processes:
+    for process in diagnosis.processes:
         if process.state != ENDED:
             name = f"process {process.pid}" + (f" ({process.name})" if process.name else "")
             died = "died; what it recorded is complete to its last finished span"
@@ -147,15 +136,15 @@ def _notes(report: Report, limit: int) -> list[str]:
     return shown + ([f"and {len(notes) - limit:,} more notes"] if len(notes) > limit else [])
 
 
-def _owners(report: Report) -> list[list[Any]] | None:
+def _owners(diagnosis: Diagnosis) -> list[list[Any]] | None:
     """Name, nanoseconds, share; None where no place in the code is known."""
-    if not set(report.owners) - {UNKNOWN, *KINDS}:
+    if not set(diagnosis.owners) - {UNKNOWN, *KINDS}:
         return None
-    shares = round_parts(list(report.owners.values()))
-    return [[name, ns, share] for (name, ns), share in zip(report.owners.items(), shares, strict=True)]
+    shares = round_parts(list(diagnosis.owners.values()))
+    return [[name, ns, share] for (name, ns), share in zip(diagnosis.owners.items(), shares, strict=True)]
 
 
-def _timeline(timeline: Timeline, report: Report, names: Names) -> dict[str, Any]:
+def _timeline(timeline: Timeline, diagnosis: Diagnosis, names: Names) -> dict[str, Any]:
     """Blocks by lane; starts as differences within a lane, which are short numbers."""
     used = sorted(set(timeline.name.tolist()))
     number = {name: i for i, name in enumerate(used)}
@@ -166,7 +155,7 @@ def _timeline(timeline: Timeline, report: Report, names: Names) -> dict[str, Any
         lane, before = own, start
     return {
         "end_ns": timeline.end_ns,
-        "lanes": [[_lane_name(report, x.shard, x.name), x.rows] for x in timeline.lanes],
+        "lanes": [[_lane_name(diagnosis, x.shard, x.name), x.rows] for x in timeline.lanes],
         "labels": [[names(timeline.names[i][0]), _KIND_OF_LABEL.get(timeline.names[i][1], 0)] for i in used],
         "lane": timeline.lane.tolist(),
         "row": timeline.row.tolist(),
@@ -181,12 +170,12 @@ def _timeline(timeline: Timeline, report: Report, names: Names) -> dict[str, Any
     }
 
 
-def _operations(report: Report, names: Names, limit: int) -> dict[str, Any]:
+def _operations(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any]:
     """Columns; what few rows have is listed beside them by row."""
-    every = [o for o in report.operations if o.kind in (m.USER, m.OVERFLOW, m.WAIT, m.GARBAGE) and (o.calls or o.open)]
+    every = [o for o in diagnosis.operations if o.kind in (m.USER, m.OVERFLOW, m.WAIT, m.GARBAGE) and (o.calls or o.open)]
     rows, rest = every[:limit], every[limit:]
     files = Names()
-    sites = [report.sites.get(o.name, "").rpartition(":") for o in rows]
+    sites = [diagnosis.sites.get(o.name, "").rpartition(":") for o in rows]
     return {
         "name": [names(o.name) for o in rows],
         "wait": [i for i, o in enumerate(rows) if o.kind == m.WAIT],
@@ -220,15 +209,15 @@ def _gather(rest: Sequence[Operation]) -> dict[str, int]:
     }
 
 
-def _lanes(report: Report, limit: int) -> dict[str, Any]:
-    balances = report.ledger.balances
+def _lanes(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
+    balances = diagnosis.ledger.balances
     rest = [_parts(b) for b in balances[limit:]]
     sums = [sum(column) for column in zip(*rest, strict=True)]
     return {
         "rows": [
             [
-                _lane_name(report, b.shard, b.name),
-                report.processes[b.shard].state,
+                _lane_name(diagnosis, b.shard, b.name),
+                diagnosis.processes[b.shard].state,
                 b.coverage,
                 _parts(b),
                 round_parts(_parts(b)),
@@ -243,9 +232,9 @@ def _parts(b: Balance) -> list[int]:
     return [b.exclusive_ns, b.waiting_ns, b.unattributed_ns, b.profiler_ns]
 
 
-def _lane_name(report: Report, shard: int, track: str) -> list[str]:
+def _lane_name(diagnosis: Diagnosis, shard: int, track: str) -> list[str]:
     """Process and track; the main process goes without saying."""
-    process = report.processes[shard]
+    process = diagnosis.processes[shard]
     owner = "" if shard == 0 else f"{process.name} {process.pid}".strip()
     return [show(owner, 80), show(track, 120)]
 

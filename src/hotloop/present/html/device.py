@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...analyse.devices import BETWEEN, DeviceMemory, Devices, share_operators
-from ...analyse.report import Report
+from ...analyse.diagnosis import Diagnosis
 from ...model.device import COPY, CPU_OP, KERNEL, SYNC, Transfer
 from ..units import STEPS, round_parts
 from .names import Names, show
@@ -19,14 +19,14 @@ _NAMES, _IDLE, _PAIRS, _BARS, _NOTES = 8, 6, 3, 12, 20  # shown of each
 _PAIR_SHARE = 0.01  # of the device's time: less says nothing
 
 
-def device_data(report: Report, names: Names, limit: int) -> dict[str, Any] | None:
+def device_data(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any] | None:
     """None where no device was used."""
-    d = report.devices
+    d = diagnosis.devices
     if d is None:
         return None
     spans = [(r.spans, r.host_ns, r.sure_ns, r.most_ns, r.blocked_ns, r.copy_ns, r.waited_ns) for r in d.rows]
     lines = [(t.count, t.blocking, t.pinned, t.bytes, t.ns) for t in d.transfers]
-    utilisation = report.resources.get("gpu_mean")
+    utilisation = diagnosis.resources.get("gpu_mean")
     return {
         "names": [show(name, 120) for name in d.names[:_NAMES]],
         "more_names": max(0, len(d.names) - _NAMES),
@@ -48,9 +48,9 @@ def device_data(report: Report, names: Names, limit: int) -> dict[str, Any] | No
     }
 
 
-def operators_data(report: Report, names: Names, limit: int) -> dict[str, Any] | None:
+def operators_data(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any] | None:
     """None where there was no deep window. Kernels and copies where there are any; on the CPU alone, operators."""
-    o = report.operators
+    o = diagnosis.operators
     if o is None:
         return None
     device_ns = o.total_ns(KERNEL, COPY)

@@ -6,26 +6,25 @@ tenths of a percent and add up to 100 %, those of the parts to their phase.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...analyse.report import Report
-from ...model.finding import NOTE, Finding
-from ...model.session import Source
+from ...analyse.diagnosis import Diagnosis
+from ...model.finding import NOTE
 from ..opening import nothing_text, span_text
-from ..phases import Part, Spot, inferred_share, list_other_spots, list_parts, list_spots, waiting_share
+from ..phases import LoopRow, Spot, inferred_share, list_rows, list_spots, waiting_share
 from .names import show
 
 _MOST_FINDINGS = 40
 
 
-def findings_data(report: Report, findings: Sequence[Finding] | None) -> dict[str, Any] | None:
-    """None where nobody looked for any, or where there is neither a finding nor a phase to speak of."""
-    if findings is None or not (findings or report.phases.known):
+def findings_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    """None where there is neither a finding nor a phase to speak of."""
+    findings = diagnosis.findings
+    if not (findings or diagnosis.phases.known):
         return None
     quiet = all(finding.severity == NOTE for finding in findings)
     return {
-        "nothing": show(nothing_text(report), 600) if quiet else "",
+        "nothing": show(nothing_text(diagnosis), 600) if quiet else "",
         "rows": [
             {
                 "severity": f.severity,
@@ -46,18 +45,18 @@ def findings_data(report: Report, findings: Sequence[Finding] | None) -> dict[st
     }
 
 
-def phases_data(report: Report) -> dict[str, Any] | None:
-    if not report.phases.known:
+def phases_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    if not diagnosis.phases.known:
         return None
     return {
-        "loop_ns": report.phases.loop_ns,
-        "startup_ns": report.phases.startup_ns,
-        "direct": round(report.numbers.measured_share * 1000),
-        "rows": [_row(row) for row in list_parts(report)],
+        "loop_ns": diagnosis.phases.loop_ns,
+        "startup_ns": diagnosis.phases.startup_ns,
+        "direct": round(diagnosis.numbers.measured_share * 1000),
+        "rows": [_row(row) for row in list_rows(diagnosis)],
     }
 
 
-def _row(row: Part) -> dict[str, Any]:
+def _row(row: LoopRow) -> dict[str, Any]:
     return {
         "name": show(row.name, 200),
         "kind": row.kind,
@@ -71,9 +70,9 @@ def _row(row: Part) -> dict[str, Any]:
     }
 
 
-def lines_data(report: Report, sources: Mapping[str, Source] | None, limit: int) -> dict[str, Any] | None:
+def lines_data(diagnosis: Diagnosis, limit: int) -> dict[str, Any] | None:
     """The lines of the main track, and those of all others; shares are of the samples of each."""
-    groups = [list_spots(report, sources), list_other_spots(report, sources)]
+    groups = [list_spots(diagnosis, diagnosis.main_lines), list_spots(diagnosis, diagnosis.other_lines)]
     if not any(groups):
         return None
     return {

@@ -11,18 +11,12 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...analyse.report import Report
-from ...analyse.timeline import Timeline
-from ...model.finding import Finding
-from ...model.session import Source
+from ...analyse.diagnosis import Diagnosis
 from .data import Limits, page_data
-
-if TYPE_CHECKING:
-    from ...analyse.iterations import Iterations
 
 MAX_BYTES = 1_500_000  # what a mail or a code review takes without a thought
 SCRIPTS = (
@@ -31,31 +25,19 @@ SCRIPTS = (
 _MARK = re.compile(r"%%(policy|style|data|script)%%")
 
 
-def report_html(
-    report: Report,
-    timeline: Timeline,
-    history: Iterations | None,
-    findings: Sequence[Finding] | None = None,
-    sources: Mapping[str, Source] | None = None,
-) -> str:
-    """A whole page, ASCII but for our own text, of at most MAX_BYTES. `findings` is None where nobody looked for any."""
+def report_html(diagnosis: Diagnosis) -> str:
+    """A whole page, ASCII but for our own text, of at most MAX_BYTES."""
     style = _read("report.css")
     script = '(() => {\n"use strict";\n' + "\n".join(_read(name) for name in SCRIPTS) + "})();\n"
     parts = {"style": style, "script": script, "policy": _policy(style, script)}
     room = MAX_BYTES - len((_read("template.html") + style + script).encode()) - 2000
-    parts["data"] = _fit(lambda limits: page_data(report, timeline, history, limits, findings, sources), room)
+    parts["data"] = _fit(lambda limits: page_data(diagnosis, limits), room)
     return _MARK.sub(lambda found: parts[found[1]], _read("template.html"))
 
 
-def html_bytes(
-    report: Report,
-    timeline: Timeline,
-    history: Iterations | None,
-    findings: Sequence[Finding] | None = None,
-    sources: Mapping[str, Source] | None = None,
-) -> bytes:
+def html_bytes(diagnosis: Diagnosis) -> bytes:
     """The page as it is written to a file."""
-    return report_html(report, timeline, history, findings, sources).encode()
+    return report_html(diagnosis).encode()
 
 
 def escape_json(data: Any) -> str:

@@ -25,7 +25,7 @@ LEAST_SHARE = 0.06
 
 
 def look(e: Evidence) -> Candidate | None:
-    devices = e.report.devices
+    devices = e.diagnosis.devices
     if devices is None:
         return None
     lines = [t for t in devices.transfers if t.blocking and t.bytes > SMALL_BYTES * t.count]

@@ -34,7 +34,7 @@ def look(e: Evidence) -> Candidate | None:
         "checkpoint/save",
         tuple(found),
         removes=0.95,
-        evidence=(f"{percent(e.report.phases.share(CHECKPOINT))} measured directly in save calls",),
+        evidence=(f"{percent(e.diagnosis.phases.share(CHECKPOINT))} measured directly in save calls",),
     )
 
 

@@ -25,7 +25,7 @@ LEAST_SHARE, LEAST_SHARE_SINGLE = 0.35, 0.28  # the second where one environment
 def look(e: Evidence) -> Candidate | None:
     found = e.where(_plumbing)
     share = e.share(found)
-    calls = sum(o.calls for o in e.report.operations if o.name == "collect/env_step")
+    calls = sum(o.calls for o in e.diagnosis.operations if o.name == "collect/env_step")
     single = calls and e.env_steps < 1.5 * calls
     if share < (LEAST_SHARE_SINGLE if single else LEAST_SHARE):
         return None

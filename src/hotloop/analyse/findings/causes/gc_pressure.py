@@ -27,7 +27,7 @@ def look(e: Evidence) -> Candidate | None:
     if share < LEAST_SHARE:
         return None
     where = e.blame(found, share=0.3)
-    pauses = sum(o.calls for o in e.report.operations if o.name == GC_PAUSE)
+    pauses = sum(o.calls for o in e.diagnosis.operations if o.name == GC_PAUSE)
     return Candidate(
         CAUSE,
         f"{percent(share)} of the training loop is garbage collection, most of it while in {function_name(where)}",

@@ -23,7 +23,7 @@ LEAST_SHARE = 0.4
 
 
 def look(e: Evidence) -> Candidate | None:
-    devices = e.report.devices
+    devices = e.diagnosis.devices
     if devices is None or not devices.idle_in or devices.idle_least < LEAST_SHARE:
         return None
     name, part = devices.idle_in[0]

@@ -43,7 +43,7 @@ def look(e: Evidence) -> Candidate | None:
         tuple(found),
         removes=0.97,
         extra=0.03,
-        evidence=(f"{percent(e.report.phases.share(LOG))} measured directly in logging calls",),
+        evidence=(f"{percent(e.diagnosis.phases.share(LOG))} measured directly in logging calls",),
     )
 
 

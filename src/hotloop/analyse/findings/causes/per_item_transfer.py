@@ -48,7 +48,7 @@ def look(e: Evidence) -> Candidate | None:
 def _counted(e: Evidence, where: Where) -> tuple[str, ...]:
     """How often the tensors' own methods were called in that function, where that was counted."""
     calls: Counter[str] = Counter()
-    for t in e.report.reads:
+    for t in e.diagnosis.reads:
         if (t.file, t.function.rpartition(".<locals>")[0] or t.function) == (where.file, where.function):
             calls[t.call] += t.count
     if not calls:

@@ -25,7 +25,7 @@ MOST_BYTES = 16384  # a call that copies more than this is a transfer
 
 
 def look(e: Evidence) -> Candidate | None:
-    devices = e.report.devices
+    devices = e.diagnosis.devices
     if devices is None:
         return None
     lines = [t for t in devices.transfers if t.blocking and t.bytes <= MOST_BYTES * t.count]

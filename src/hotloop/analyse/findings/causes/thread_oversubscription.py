@@ -24,7 +24,7 @@ def look(e: Evidence) -> Candidate | None:
     looks = e.facts.get("update_looks", 0)
     threads = e.facts.get("torch_threads", 0) / looks if looks else 0
     cores = e.host_cores
-    used = e.report.resources.get("cpu_mean", 0.0) / 100  # cores
+    used = e.diagnosis.resources.get("cpu_mean", 0.0) / 100  # cores
     tensor = e.where_label("forward", "policy", "backward", "optimizer", "clip_grad", "loss", "zero_grad")
     share = e.share(tensor)
     too_many = threads > cores
@@ -45,5 +45,5 @@ def look(e: Evidence) -> Candidate | None:
 
 
 def _small(e: Evidence) -> bool:
-    calls = [o for o in e.report.operations if o.name in ("learn/forward", "collect/policy")]
+    calls = [o for o in e.diagnosis.operations if o.name in ("learn/forward", "collect/policy")]
     return bool(calls) and all(o.mean_ns < 2e6 for o in calls)

@@ -22,7 +22,7 @@ LEAST_SHARE = 0.05
 
 
 def look(e: Evidence) -> Candidate | None:
-    share = e.report.phases.unattributed_ns / e.loop_ns
+    share = e.diagnosis.phases.unattributed_ns / e.loop_ns
     if share < LEAST_SHARE:
         return None
     where = e.blame(e.where(lambda x: not x.labels))

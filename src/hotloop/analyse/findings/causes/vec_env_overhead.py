@@ -30,7 +30,7 @@ def look(e: Evidence) -> Candidate | None:
         return None
     share = e.share(steps)
     # the same steps in one process: what the workers took together; they ran side by side on shared cores, which slows them
-    cores = max(1, int(e.report.resources.get("cores", 0) or e.host_cores))
+    cores = max(1, int(e.diagnosis.resources.get("cores", 0) or e.host_cores))
     crowded = max(1.0, (processes + 1) / cores)
     inside = sum(lane.ns for lane in workers) / e.loop_ns / min(crowded, 1.5)
     lost = share - inside

@@ -36,7 +36,7 @@ def look(e: Evidence) -> Candidate | None:
 
 
 def _compiling(e: Evidence) -> Candidate | None:
-    compiles = next((o for o in e.report.operations if o.name == "start-up/compile"), None)
+    compiles = next((o for o in e.diagnosis.operations if o.name == "start-up/compile"), None)
     if compiles is None or compiles.calls < LEAST_COMPILES:
         return None
     share = compiles.busy_ns / (e.loop_ns + compiles.busy_ns)

@@ -22,7 +22,7 @@ _FILES = ("multiprocessing/", "concurrent/futures/process", "subprocess.py", "po
 
 
 def look(e: Evidence) -> Candidate | None:
-    starts = sum(o.calls for o in e.report.operations if o.name.rpartition("/")[2] in _LABELS)
+    starts = sum(o.calls for o in e.diagnosis.operations if o.name.rpartition("/")[2] in _LABELS)
     found = e.where(lambda x: any(label.rpartition("/")[2] in _LABELS for label in x.labels) or x.label == "(waiting: process)")
     where = e.blame(found)
     # waiting for work from workers that were just started is part of it

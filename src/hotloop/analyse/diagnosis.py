@@ -1,28 +1,34 @@
-"""The report: one frozen result that every view is drawn from.
+"""The diagnosis: one object that every verb and every view gets its numbers from.
 
-What lives here: session in, `Report` out; no I/O, no formatting. What describes one process describes the learner, the first
-of the session's processes (model/job.py); the rest is of the whole job. Invariant: every share is of the wall time and none is
-above 1; the four parts of each track add up to its lifetime.
+What lives here: session in, `Diagnosis` out; no I/O, no formatting. What describes one process describes the learner, the first
+of the session's processes (model/job.py); the rest is of the whole job. What takes long to find (findings, iterations, the
+timeline) is found when it is first asked for, and once. Invariant: every share is of the wall time and none is above 1; the
+four parts of each track add up to its lifetime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..model import shard as m
 from ..model.device import Operators, Transfer
+from ..model.finding import Finding
 from ..model.job import FACT, count_work, find_learners, fold_job, head_ns, job_loop_ns
-from ..model.ledger import Ledger, Operation, memory_method, windowed_rate
+from ..model.ledger import Ledger, MemoryReading, Operation, list_readings, memory_method, windowed_rate
 from ..model.numbers import Numbers, rate_of
-from ..model.session import DIED, Process, SessionData
+from ..model.session import DIED, Process, SessionData, Source
 from ..model.sheet import Sheet, make_sheet
 from .devices import Devices, summarise_devices, summarise_reads
 from .environments import Environment, find_stragglers, list_environments
-from .lines import Line, Look, list_lines, read_looks
+from .findings.engine import check_causes, find_findings
+from .iterations import Iterations, read_iterations
+from .lines import Line, Look, fold_lines, list_lines, read_looks
 from .owners import owners_between, share_out
 from .phases import Phases, find_phases
+from .timeline import Timeline, make_timeline
 from .unions import exact_across_processes
 
 
@@ -46,11 +52,11 @@ class Quality:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    name: str
-    path: str
-    start_unix_ns: int
+@dataclass(frozen=True)
+class Diagnosis:
+    session: SessionData = field(repr=False)  # for the analysis; a view that reads it would decide something by itself
+    select: Collection[str]  # causes to look for; none: all
+    ignore: Collection[str]
     wall_ns: int
     loop_ns: int
     sps: float | None  # env steps of the job a second, over the whole loop
@@ -64,21 +70,70 @@ class Report:
     sheet: Sheet | None  # of the main track; None before its first event
     owners: dict[str, int]  # nanoseconds of the main track
     sites: dict[str, str]  # label -> file:line where it was first opened
-    processes: tuple[Process, ...]
-    iterations: tuple[m.Iteration, ...]
-    iterations_closed: int
-    learner: m.Shard  # the process that closes them
     quality: Quality
+    looks: tuple[Look, ...] = field(repr=False)  # every distinct stack
     phases: Phases  # of the main track
     lines: tuple[Line, ...]
     environments: tuple[Environment, ...]
     stragglers: tuple[Environment, ...]  # those that make the others wait
-    hooks: tuple[dict[str, str], ...]
     resources: dict[str, float]  # what was used of the machine, as far as the session says
-    meta: dict[str, Any]
-    devices: Devices | None = None  # what the processes' devices did
-    reads: tuple[Transfer, ...] = ()  # lines that take tensors of the CPU apart
-    operators: Operators | None = None  # of a deep window
+    devices: Devices | None  # what the processes' devices did
+    reads: tuple[Transfer, ...]  # lines that take tensors of the CPU apart
+
+    @property
+    def name(self) -> str:
+        return self.session.name
+
+    @property
+    def path(self) -> str:
+        return str(self.session.path)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return self.session.meta
+
+    @property
+    def start_unix_ns(self) -> int:
+        return self.learner.start_unix_ns
+
+    @property
+    def end_unix_ns(self) -> int:
+        """When the recording ended, or was last written."""
+        return self.start_unix_ns + max(0, self.learner.end_ns - self.learner.start_ns)
+
+    @property
+    def memory_readings(self) -> list[MemoryReading]:
+        return [reading for shard in self.session.shards for reading in list_readings(shard)]
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        return self.session.processes
+
+    @property
+    def hooks(self) -> tuple[dict[str, str], ...]:
+        return self.session.hooks
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        return self.session.sources
+
+    @property
+    def operators(self) -> Operators | None:
+        """Of a deep window."""
+        return self.session.operators
+
+    @property
+    def learner(self) -> m.Shard:
+        return self.session.shards[0]
+
+    @property
+    def rows(self) -> tuple[m.Iteration, ...]:
+        """The iterations as they were recorded, short ones several in a row."""
+        return self.learner.iterations
+
+    @property
+    def iterations_closed(self) -> int:
+        return self.learner.iterations_closed
 
     @property
     def numbers(self) -> Numbers:
@@ -90,14 +145,43 @@ class Report:
         """Those of spans that were opened at all: no waits, none of our own."""
         return [o for o in self.operations if o.kind in (m.USER, m.OVERFLOW) and (o.calls or o.open)]
 
+    @cached_property
+    def main_lines(self) -> tuple[Line, ...]:
+        """Of the main track, most seen first; shares are of the loop."""
+        return fold_lines(line for line in self.lines if self._is_main(line))
 
-def make_report(session: SessionData) -> Report:
-    """Everything a view needs, from one session."""
+    @cached_property
+    def other_lines(self) -> tuple[Line, ...]:
+        """Of all other threads and processes together, as far as they were at work; shares are of what is listed."""
+        waits = {b.name for b in self.ledger.tree if b.kind == m.WAIT}
+        others = (line for line in self.lines if not self._is_main(line) and (line.phase or line.span not in waits))
+        return fold_lines(others, at_work=True)
+
+    @cached_property
+    def iterations(self) -> Iterations | None:
+        """What the learner's iterations say; None without any."""
+        return read_iterations(self.learner)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return make_timeline(self.session)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What slows this run down, largest gain first."""
+        return find_findings(self, self.select, self.ignore)
+
+    def _is_main(self, line: Line) -> bool:
+        main = self.ledger.balances[0] if self.ledger.balances else None
+        return main is not None and (line.shard, line.track) == (main.shard, main.track)
+
+
+def diagnose(session: SessionData, select: Collection[str] = (), ignore: Collection[str] = ()) -> Diagnosis:
+    """Everything there is to say about one session. `select` and `ignore` name causes."""
+    check_causes((*select, *ignore))
     ledger = fold_job(session.shards)
-    operations = exact_across_processes(session, ledger.operations)
     main = session.shards[0]
     balance = next((b for b in ledger.balances if b.shard == 0), None)
-    wall = balance.lifetime_ns if balance else main.end_ns - main.start_ns
     sheet = make_sheet(ledger, balance) if balance else None
     sites = {x.name: x.site for s in reversed(session.shards) for x in s.labels if x.site}
     work = count_work(session.shards)
@@ -106,11 +190,11 @@ def make_report(session: SessionData) -> Report:
     blocks = {file: source.blocks for file, source in session.sources.items()}
     phases = find_phases(ledger, looks, blocks)
     loop_ns = job_loop_ns(session.shards, phases.numbers)
-    return Report(
-        name=session.name,
-        path=str(session.path),
-        start_unix_ns=main.start_unix_ns,
-        wall_ns=wall,
+    return Diagnosis(
+        session=session,
+        select=select,
+        ignore=ignore,
+        wall_ns=balance.lifetime_ns if balance else main.end_ns - main.start_ns,
         loop_ns=loop_ns,
         sps=rate_of(work.get("env_steps", 0), loop_ns),
         sps_latest=windowed_rate(main.iterations, "env_steps"),
@@ -118,26 +202,20 @@ def make_report(session: SessionData) -> Report:
         first_work_ns=main.first_work_ns - head_ns(session.shards),
         counters={name: n for name, n in work.items() if not name.startswith(FACT)},
         facts={name[1:]: n for name, n in work.items() if name.startswith(FACT)},
-        operations=operations,
+        operations=exact_across_processes(session, ledger.operations),
         ledger=ledger,
         sheet=sheet,
         owners=_share_out(sheet, sites, ledger, looks, balance.track if balance else 0) if sheet else {},
         sites=sites,
-        processes=session.processes,
-        iterations=main.iterations,
-        iterations_closed=main.iterations_closed,
-        learner=main,
         quality=_quality(session, ledger),
+        looks=looks,
         phases=phases,
         lines=list_lines(looks, ledger, blocks),
         environments=environments,
         stragglers=find_stragglers(environments, balance.track if balance else 0),
-        hooks=session.hooks,
         resources=_resources(session.meta),
-        meta=session.meta,
         devices=summarise_devices(session),
         reads=summarise_reads(session),
-        operators=session.operators,
     )
 
 

@@ -1,13 +1,29 @@
-"""The deep window's trace, folded once and kept beside it. Used by the verbs that make reports."""
+"""From a directory to its diagnosis: how every verb reads a session."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from ..analyse.diagnosis import Diagnosis
 
-def keep_operators(session: Path) -> None:
+
+def read_diagnosis(path: Path | str, select: Collection[str] = (), ignore: Collection[str] = ()) -> Diagnosis:
+    """What a session says. A deep window's trace is folded first, once, and kept beside it."""
+    from ..analyse.diagnosis import diagnose
+    from ..store.reader import read_session
+
+    folder = Path(path)
+    if folder.is_dir():
+        _keep_operators(folder)
+    return diagnose(read_session(folder), select, ignore)
+
+
+def _keep_operators(session: Path) -> None:
     """Fold the session's trace into `torch_ops.json`, if there is one that was not."""
     from ..store.operators import OPS_FILE, find_trace
 
