@@ -78,6 +78,7 @@ class Profiler:
         system: bool = False,
         torch_trace: Mapping[str, Any] | None = None,
         device: bool = False,
+        lines: bool = True,
         **options: Any,
     ) -> Path:
         """Start a session in a new directory `out/NAME-TIME` and answer its path.
@@ -86,7 +87,7 @@ class Profiler:
         N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
         `torch_trace={"wait_steps": 2, "warmup_steps": 2, "active_steps": 4, "record_shapes": True}` runs `torch.profiler` over
         those iterations and writes `torch_trace.json` into the session. `device=True` adds the device's times, copies and waits
-        to the spans once the script uses CUDA.
+        to the spans once the script uses CUDA. `lines=False` does not sample the lines of the threads.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
@@ -95,10 +96,11 @@ class Profiler:
                 self._warned = True
                 self._recording.warn("started", f"HotLoop records already, into {self._recording.path}; start() does nothing.")
             return self._recording.path
-        from .record.recorder import Recording
+        from .record.recorder import Recording, sampling_options
 
         window = _check_trace(torch_trace)
         recording = Recording(_recorder)
+        options = {**sampling_options("on" if lines else "off"), **options}
         path = recording.begin(name or _default_name(), out, system, **options)
         self._recording, self._paused = recording, False
         callbacks: list[Callable[[int, int], None]] = []
@@ -368,10 +370,11 @@ def start(
     system: bool = False,
     torch_trace: Mapping[str, Any] | None = None,
     device: bool = False,
+    lines: bool = True,
     **options: Any,
 ) -> Path:
     """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
-    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, device, **options)
+    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, device, lines, **options)
 
 
 def stop() -> Path | None:

@@ -24,7 +24,7 @@ from ..errors import HotloopError, UsageError
 from ..integrations.install import INTEGRATIONS
 from ..model.trace import TraceSettings
 from ..record import host
-from ..record.recorder import new_session_directory
+from ..record.recorder import new_session_directory, sampling_options
 from ..store import schema
 from ..store.writer import write_json
 from ..version import __version__
@@ -34,8 +34,6 @@ from .system import Sampler
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
 GRACE_S = 10.0  # between SIGINT, SIGTERM and SIGKILL when a limit is reached
 _TICK_S = 0.1
-# Microseconds between two samples of the stacks, in the main process and in the others.
-INTERVALS_US = {"on": (10_000, 25_000), "few": (50_000, 100_000), "off": (0, 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Plan:
     max_iterations: int | None = None
     quiet: bool = False
     hooks: tuple[str, ...] = INTEGRATIONS
-    lines: str = "on"  # of INTERVALS_US
+    lines: str = "on"  # on, few or off
     trace: TraceSettings | None = None
     stdout: int | None = None  # a descriptor for what the script prints, in place of ours
 
@@ -246,8 +244,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "host": host.describe(),
         "options": {
             "hooks": ",".join(plan.hooks),
-            "sample_us": INTERVALS_US[plan.lines][0],
-            "child_sample_us": INTERVALS_US[plan.lines][1],
+            **sampling_options(plan.lines),
             **({"torch_trace": plan.trace.as_dict()} if plan.trace is not None else {}),
         },
     }
