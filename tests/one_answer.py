@@ -27,7 +27,7 @@ from hotloop.present.listing import list_row
 from hotloop.present.run_charts import chart_lanes
 from hotloop.present.terminal import report_text
 from hotloop.present.units import count_text, duration_text, rate_text, share_text
-from hotloop.record.summary import Summary
+from hotloop.printing.summary import Summary
 from hotloop.run.progress import status_text, take_progress
 
 WORDS = ("work", "waiting", "unattributed", "profiler")

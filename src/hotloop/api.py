@@ -105,7 +105,7 @@ class Profiler:
         self._recording, self._paused = recording, False
         callbacks: list[Callable[[int, int], None]] = []
         if print_every or summary_every:
-            from .record.live import Announcer
+            from .printing.live import Announcer
 
             callbacks.append(Announcer(_recorder, print_every, summary_every))
         if window is not None:
@@ -229,7 +229,7 @@ class Profiler:
 
     def _summary(self) -> Any:
         _recorder.settle()  # what was before is the user's; the rest is charged to us
-        from .record.summary import Summary
+        from .printing.summary import Summary
         from .store.shard import decode
 
         _recorder.charge()
@@ -275,7 +275,7 @@ class Profiler:
         self._print_block("rollout", last)
 
     def _print_block(self, view: str, *more: Any) -> None:
-        from .record.blocks import view_text
+        from .printing.blocks import view_text
 
         summary = self._summary()
         if summary is None:
@@ -287,8 +287,8 @@ class Profiler:
     def save_logs(self, name: str | None = None, folder: str | os.PathLike[str] = "logs/profiling") -> tuple[Path, Path] | None:
         """Write `raw/NAME_TIME.json` and `reports/NAME_TIME_summary.txt` below the folder; None, and one warning, if the disk
         refuses."""
-        from .record.blocks import view_text
-        from .record.logs import write_logs
+        from .printing.blocks import view_text
+        from .printing.logs import write_logs
 
         summary = self._summary()
         if summary is None:

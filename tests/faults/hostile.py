@@ -24,8 +24,8 @@ from hotloop.present.html import report_html
 from hotloop.present.json import report_data
 from hotloop.present.terminal import report_text
 from hotloop.present.trace import export
-from hotloop.record.blocks import VIEWS as BLOCKS
-from hotloop.record.blocks import view_text
+from hotloop.printing.blocks import VIEWS as BLOCKS
+from hotloop.printing.blocks import view_text
 from hotloop.store.reader import read_session
 
 ABSURD_S = 10 * 366 * 86400  # nobody trains for ten years

@@ -54,7 +54,7 @@ def analyze(
     from ..analyse.bottlenecks import find_bottlenecks
     from ..present.analysis import analysis_text
     from ..present.detailed import detailed_data
-    from ..record.summary import escape
+    from ..printing.text import escape
     from .files import save_bytes
 
     listing, raw_data = _read(source)
@@ -117,7 +117,7 @@ def _dump(data: Any) -> str:
 
 
 def _next(source: str, charts: str | None, detailed: str | None) -> str:
-    from ..record.summary import escape
+    from ..printing.text import escape
 
     name = escape(shlex.quote(source))
     if charts is None:

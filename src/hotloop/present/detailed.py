@@ -10,7 +10,8 @@ from typing import Any
 
 from ..analyse.bottlenecks import Analysis, Bottleneck, Category
 from ..analyse.diagnosis import Diagnosis
-from ..record.summary import books_data, escape, readings_data
+from ..printing.summary import books_data, readings_data
+from ..printing.text import escape
 from ..store.findings import finding_data
 from .json import phases_data
 
