@@ -104,12 +104,13 @@ def _read(source: str) -> tuple[Any, dict[str, Any]]:
         from ..store.foreign import read_report
 
         return read_report(source)
-    from ..analyse.bottlenecks import list_operations
     from ..present.detailed import session_report
+    from ..store.foreign import parse_report
     from .reading import read_diagnosis
 
     diagnosis = read_diagnosis(source)
-    return list_operations(diagnosis), session_report(diagnosis)
+    data = session_report(diagnosis)
+    return parse_report(diagnosis.path, data), data
 
 
 def _dump(data: Any) -> str:
