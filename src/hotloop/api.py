@@ -78,7 +78,7 @@ class Profiler:
         system: bool = False,
         torch_trace: Mapping[str, Any] | None = None,
         device: bool = False,
-        lines: bool = True,
+        lines: bool = False,
         **options: Any,
     ) -> Path:
         """Start a session in a new directory `out/NAME-TIME` and answer its path.
@@ -87,7 +87,7 @@ class Profiler:
         N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
         `torch_trace={"wait_steps": 2, "warmup_steps": 2, "active_steps": 4, "record_shapes": True}` runs `torch.profiler` over
         those iterations and writes `torch_trace.json` into the session. `device=True` adds the device's times, copies and waits
-        to the spans once the script uses CUDA. `lines=False` does not sample the lines of the threads.
+        to the spans once the script uses CUDA. `lines=True` samples the lines of the threads.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
@@ -370,7 +370,7 @@ def start(
     system: bool = False,
     torch_trace: Mapping[str, Any] | None = None,
     device: bool = False,
-    lines: bool = True,
+    lines: bool = False,
     **options: Any,
 ) -> Path:
     """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
