@@ -109,7 +109,6 @@ L_OFFSET, L_BYTES, L_KIND, L_UNION_NS, L_UNION_START, L_FLAGS, L_SITE, L_SITE_BY
 # L_UNION_START counts only while a span of the label is open (on a track's stack, or suspended).
 KIND_USER, KIND_ROOT, KIND_WAIT, KIND_PROFILER, KIND_HANDOFF, KIND_OVERFLOW, KIND_INFERRED = range(7)
 FLAG_HELD_ACROSS_YIELD = 1
-FLAG_ALONE = 2  # the label has one node only, whose total time is the label's union (Python recorder)
 FLAG_OWNS = 4  # its own time is work, also where it has parts
 FLAG_PHASE_SHIFT = 8  # the phase of a hook's label, see model/phase.py
 FLAG_AFTER_SHIFT = 12  # of an inferred label: the phase before it, where that is another

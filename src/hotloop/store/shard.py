@@ -28,6 +28,7 @@ _MAX_COST_PS = 10**9  # a millisecond a span
 _MAX_ERRNO = 4095
 _MAX_DEPTH, _MAX_STEPS = 400, 4 << 20  # of paths: what is made of them takes depth times their number
 _NAME_CHARS, _PATH_CHARS = 128, 16 << 20
+_ALONE = 2  # a flag in older sessions: the label has one node, whose total time is its union
 
 
 def decode(data: bytes) -> m.Shard:
@@ -236,7 +237,7 @@ def _labels(
     labels = []
     bad = 0
     for i, raw in enumerate(raw_labels):
-        alone = raw[s.L_FLAGS] & s.FLAG_ALONE
+        alone = raw[s.L_FLAGS] & _ALONE
         union = totals[i] if alone else redo.get(i, raw[s.L_UNION_NS])
         since = 0 if i not in opened else opened[i] if alone else raw[s.L_UNION_START]
         if union > window.most_ns or (since and not window.holds(since)):

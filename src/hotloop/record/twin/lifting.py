@@ -65,8 +65,6 @@ def lift(depth: int, running: bool) -> Token | None:
         token = Token(track, track.frames[depth : track.depth], running)
         at = state.clock()
         track.settle(at)
-        for frame in token.frames:
-            frame.node.label.share()
         for frame in reversed(token.frames):
             touch(frame.node)
             track.set_crooked(-frame.crooked)

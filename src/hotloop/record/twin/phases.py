@@ -112,15 +112,11 @@ def move_span(track: Track, span: Pending, zone: Zone) -> None:
 
 
 def _move_union(source: Node, target: Node, ns: int) -> None:
-    """Of the time the label was open at all; one that has a single node has that node's total time, which moves by itself."""
-    ours, theirs = source.label, target.label
-    both = min(ours.union_ns, ns) if ours.shared else ns
-    if both < ns:
-        theirs.share()
-    for label, by in ((ours, -both), (theirs, both)):
-        if label.shared:
-            label.union_ns += by
-            label.words[label.union_at] = label.union_ns
+    """Of the time the label was open at all."""
+    both = min(source.label.union_ns, ns)
+    for label, by in ((source.label, -both), (target.label, both)):
+        label.union_ns += by
+        label.words[label.union_at] = label.union_ns
 
 
 def gap_node(track: Track, zone: Zone) -> Node | None:

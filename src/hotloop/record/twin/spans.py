@@ -20,7 +20,6 @@ from .tree import (
     BUSY,
     NEVER,
     Frame,
-    Label,
     Node,
     Track,
     find_child,
@@ -137,7 +136,7 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
         frame.write(track.words)
     else:
         state.lose("deep")
-    if label.shared and not frame.reentry:
+    if not frame.reentry:
         label.opened(at)
     track.top = node
     track.depth = depth + 1
@@ -153,14 +152,17 @@ def close_top(track: Track, at: int) -> None:
     track_words, track_buffer, journal_at, state_at = track.hot
     start = frame.start
     duration = at - start
-    union = 0
-    if frame.odd or label.shared:
+    total = node.total
+    if frame.odd:
         if frame.measured:
             at = read_at_exit(track, frame, at)
-            duration = at - start
-        duration, total, union = unusual(frame, label, at, duration)
-    else:
-        total = node.total + duration
+        duration = at - start - frame.own
+        measure_exit(frame, duration)
+    if not frame.reentry:
+        total += duration
+        label.open = others = label.open - 1
+        if not others and at > label.union_start:
+            label.union_ns += at - label.union_start
     words[self_at] = node.self_ns = node.self_ns + (at - track.last)
     track.last = at
     if duration >= 16:
@@ -172,7 +174,7 @@ def close_top(track: Track, at: int) -> None:
     node.total = total
     node.squares = squares = node.squares + duration * duration
     value = track.state
-    JOURNAL(track_buffer, journal_at, ident, duration, count, total, squares, hist, union)
+    JOURNAL(track_buffer, journal_at, ident, duration, count, total, squares, hist, label.union_ns)
     track_words[state_at] = value | 1
     words[count_at] = count
     words[total_at] = total
@@ -187,8 +189,7 @@ def close_top(track: Track, at: int) -> None:
         ints[bucket] = hist
     except ValueError:
         ints[bucket] = halve_histogram(node, bucket)
-    if union:
-        label.words[label.union_at] = union
+    label.words[label.union_at] = label.union_ns
     track_words[state_at] = track.state = value - 2
     track.top = frame.below
     if node.marked_in != state.mark:
@@ -202,20 +203,6 @@ def close_top(track: Track, at: int) -> None:
         state.head[RING_HEAD] = head + 1
     else:
         put_event(track, node, start, duration, 0)
-
-
-def unusual(frame: Frame, label: Label, at: int, duration: int) -> tuple[int, int, int]:
-    """Measured, recursive, resumed, or of a label that others have open too: duration, total and union as they are then."""
-    if frame.odd:
-        duration -= frame.own
-        measure_exit(frame, duration)
-        if frame.reentry:
-            return duration, frame.node.total, label.union_ns
-    if label.shared:
-        label.open -= 1
-        if not label.open and at > label.union_start:
-            label.union_ns += at - label.union_start
-    return duration, frame.node.total + duration, label.union_ns
 
 
 def close_odd(track: Track, frame: Frame, at: int) -> None:
@@ -324,8 +311,10 @@ class Zone:
                 words = track.words
                 words[frame.node_at] = node.id
                 words[frame.start_at] = at
-                if node.label.shared:
-                    node.label.opened(at)
+                label = node.label
+                label.open = count = label.open + 1
+                if count == 1:
+                    label.words[label.start_at] = label.union_start = at
                 track.top = node
                 track.depth = depth + 1
                 words[track.state_at] = track.state = track.state + ENTERED
@@ -375,7 +364,7 @@ class Zone:
                 offset = state.shard.string(data)
                 self.label.word(s.L_SITE, offset)
                 self.label.word(s.L_SITE_BYTES, len(data) if offset else 0)
-                self.label.flag(s.FLAG_HELD_ACROSS_YIELD, True)
+                self.label.words[self.label.union_at - s.L_UNION_NS + s.L_FLAGS] |= s.FLAG_HELD_ACROSS_YIELD
 
 
 HOOKS_MODULE = f"{__package__}.hooks"

@@ -31,40 +31,20 @@ READING_MOST_NS = 50_000
 
 
 class Label:
-    """A name. While it has a single node, that node's total time is its union, so nothing is kept (120 ns a span)."""
+    """A name, and how long it was open anywhere."""
 
-    __slots__ = ("alone", "id", "kind", "open", "placed", "shared", "start_at", "union_at", "union_ns", "union_start", "words")
+    __slots__ = ("id", "kind", "open", "placed", "start_at", "union_at", "union_ns", "union_start", "words")
 
     def __init__(self, block: Block, at: int, number: int, kind: int, flags: int) -> None:
         self.words, self.union_at, self.start_at = block.words, at + s.L_UNION_NS, at + s.L_UNION_START
         self.id, self.kind = number, kind
-        self.alone: Node | None = None
-        self.shared = self.placed = False
+        self.placed = False
         self.open = 0  # spans of this label open now, over all tracks (recursion counts once)
         self.union_ns = self.union_start = 0  # as in the file
-        self.words[at + s.L_FLAGS] = s.FLAG_ALONE | flags
+        self.words[at + s.L_FLAGS] = flags
 
     def word(self, field: int, value: int) -> None:
         self.words[self.union_at - s.L_UNION_NS + field] = value
-
-    def flag(self, bit: int, on: bool) -> None:
-        old = self.words[self.union_at - s.L_UNION_NS + s.L_FLAGS]
-        self.word(s.L_FLAGS, old | bit if on else old & ~bit)
-
-    def share(self) -> None:
-        """From now on the union is kept: a second node appears, or one node is open in several tasks."""
-        if self.shared:
-            return
-        self.shared = True
-        if self.alone is not None:
-            self.union_ns = self.alone.total
-            for track in state.tracks:
-                for frame in track.frames[: track.depth]:
-                    if frame.node is self.alone and not frame.reentry:
-                        self.open, self.union_start = 1, frame.start
-        self.words[self.start_at] = self.union_start
-        self.words[self.union_at] = self.union_ns
-        self.flag(s.FLAG_ALONE, False)
 
     def opened(self, at_ns: int) -> None:
         self.open += 1
@@ -367,10 +347,6 @@ def add_node(track: Track, path: int | None, label: Label, parent: Node | None) 
     state.shard.publish(s.NODES)
     node = Node(block, at, number, path, track.id, label, parent)
     track.nodes.append(node)
-    if label.alone is None:
-        label.alone = node
-    else:
-        label.share()
     return node
 
 
