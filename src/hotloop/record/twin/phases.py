@@ -31,7 +31,6 @@ class Pending:
     """A model call whose phase the next event decides."""
 
     __slots__ = ("node", "own", "phase", "site", "total", "zones")
-    MOST = 32  # of a track
 
     def __init__(self, node: Node, zones: tuple[Zone | None, ...], site: Site, phase: int, own: int, total: int) -> None:
         self.node, self.zones, self.site = node, zones, site

@@ -14,6 +14,7 @@ from struct import Struct
 from types import FrameType
 from typing import Any
 
+from ...model import shard as m
 from ...model.phase import LOG
 from ...store import schema as s
 from .tree import (
@@ -29,13 +30,12 @@ from .tree import (
 )
 
 # Native formats: each field is one 8-byte store. The whole is zeroed first, so nothing that publishes may be among them.
-JOURNAL = Struct("@QQQQdQQ").pack_into
+JOURNAL = Struct("@" + s.format_of(s.RECORDS["Journal"])).pack_into
 EVENT = Struct("@QQQQ").pack_into
 LOCAL = state.local
 ENTERED = (1 << s.STATE_ENTERED_SHIFT) + 2
 UINT32_MAX = (1 << 32) - 1
 RING_HEAD, TRACK_FRAMES = s.H_RING_HEAD, s.TRACK_FRAMES
-GC_PAUSE = "(gc pause)"
 GENERATOR_FLAGS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
 
 
@@ -73,7 +73,7 @@ def resident_bytes() -> int:
 
 
 def measure_enter(track: Track, frame: Frame) -> None:
-    if frame.node.label.kind == s.KIND_OVERFLOW:
+    if frame.node.label.kind == m.OVERFLOW:
         state.lose("label_overflow")
     if frame.node.long:
         frame.rss = resident_bytes()
@@ -263,7 +263,7 @@ class Zone:
 
     __slots__ = ("kind", "label", "marks", "name", "owns", "phase", "site")
 
-    def __init__(self, name: str, kind: int = s.KIND_USER, phase: int = 0, owns: bool = False) -> None:
+    def __init__(self, name: str, kind: int = m.USER, phase: int = 0, owns: bool = False) -> None:
         self.name, self.kind, self.phase = name, kind, phase
         self.owns = owns  # its own time is work, also where it has parts
         self.marks = False  # its edges are told, see tell_edge()
@@ -349,7 +349,7 @@ class Zone:
 
     def _look_at_caller(self) -> None:
         """In a new place: is this span opened by a generator that yields inside it? Then its time is not its own."""
-        if self.kind != s.KIND_USER:
+        if self.kind != m.USER:
             return
         frame = outside(sys._getframe(2))
         if self.site is None:
@@ -402,7 +402,6 @@ def exit_off(track: Track | None) -> None:
         state.lose("stray_exit")
 
 
-MAX_ZONES = 16384
 ZONES = state.zones  # never replaced
 
 
@@ -429,22 +428,16 @@ def zone_of(name: Any) -> Zone:
             name = "(unnamed)"
     zone = state.zones.get(name)
     if zone is None:
-        if len(state.zones) >= MAX_ZONES:
+        if len(state.zones) >= s.MAX_ZONES:
             return state.reserved["(more labels)"]
         zone = state.zones.setdefault(name, Zone(name))
         zone.marks = True
     return zone
 
 
-RESERVED = {
-    "(root)": s.KIND_ROOT, "(profiler)": s.KIND_PROFILER, "(handed over)": s.KIND_HANDOFF,
-    "(more labels)": s.KIND_OVERFLOW, "(waiting: idle worker)": s.KIND_WAIT, "(waiting: sleep)": s.KIND_WAIT,
-    "(waiting: lock)": s.KIND_WAIT, "(waiting: socket)": s.KIND_WAIT, "(waiting: select)": s.KIND_WAIT,
-    "(waiting: queue)": s.KIND_WAIT, GC_PAUSE: s.KIND_WAIT,
-}  # fmt: skip
-state.reserved.update((name, Zone(name, kind)) for name, kind in RESERVED.items())
-WRITE = "log/write"
-state.reserved[WRITE] = Zone(WRITE, s.KIND_USER, LOG, owns=True)
+state.reserved.update((name, Zone(name, kind)) for name, kind in s.RESERVED.values())
+WRITE = s.RESERVED["WRITE"][0]
+state.reserved[WRITE] = Zone(WRITE, m.USER, LOG, owns=True)
 
 
 def wrap(zone: Zone, function: Callable[..., Any]) -> Callable[..., Any]:

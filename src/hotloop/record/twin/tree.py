@@ -14,6 +14,7 @@ from _thread import _local as ThreadLocal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...model import shard as m
 from ...store import schema as s
 from ...store.writer import Block, ShardWriter
 
@@ -22,12 +23,7 @@ if TYPE_CHECKING:
     from .phases import Pending
     from .spans import Zone
 
-MAX_LABELS = 16384
-CLOCK_PYTHON, CLOCK_TEST = 3, 4
 UNATTACHED, BUSY = -2, -1  # never 0: that is `gen_on` while nothing records
-
-
-READING_MOST_NS = 50_000
 
 
 class Label:
@@ -190,7 +186,7 @@ class Track:
         """Charge a reading of the kernel, but no more than it can take: the rest is the thread being sent to wait for others,
         which is the span's. Answers what was charged."""
         done = state.clock()
-        cost = min(done - self.last, READING_MOST_NS)
+        cost = min(done - self.last, s.READING_MOST_NS)
         self.charge(self.last + cost)
         self.settle(done)
         return cost
@@ -283,7 +279,7 @@ def label_of(zone: Zone) -> Label:
     shard = state.shard
     assert shard is not None
     label = None
-    if shard.items[s.LABELS] < MAX_LABELS:
+    if shard.items[s.LABELS] < s.MAX_LABELS:
         data = zone.name.encode("utf-8", "surrogatepass")
         offset = shard.string(data)
         if not offset and len(data) > 1024:
@@ -370,7 +366,7 @@ def find_child(track: Track, parent: Node, zone: Zone) -> Node:
         track.settle(state.clock())
         node = add_node(track, path_of(parent.path, label.id), label, parent)
         track.charge(state.clock())  # making it is our time
-        if node is not None and label.kind != s.KIND_OVERFLOW:
+        if node is not None and label.kind != m.OVERFLOW:
             parent.children[zone] = node
             return node
         node = node or track.overflow
