@@ -9,8 +9,6 @@ trusts nothing here beyond what the size of the file bears out.
 
 from __future__ import annotations
 
-import struct
-
 from ..model import shard as m
 from ..model.histogram import BUCKETS
 
@@ -209,7 +207,8 @@ def format_of(fields: str) -> str:
 
 
 def words_of(fields: str) -> int:
-    return struct.calcsize("<" + format_of(fields)) // 8
+    sizes = ((n // 2 if kind == "I" else n, RECORDS.get(kind)) for _, kind, n in map(parse, fields.split()))
+    return sum(n * (words_of(record) if record else 1) for n, record in sizes)
 
 
 def _named(prefix: str, words: int) -> str:
