@@ -17,9 +17,9 @@ from hotloop.model.ledger import Ledger, fold
 from hotloop.record import _zone as native  # where this fails, the C extension was not built: the tests need a compiler
 from hotloop.record import twin
 from hotloop.record.recorder import DEFAULTS
+from hotloop.store.schema import CLOCK_TEST
 from hotloop.store.shard import decode
 
-TEST_CLOCK = 4
 RECORDERS = [
     pytest.param(native, id="native"),
     pytest.param(twin, id="twin"),
@@ -35,7 +35,7 @@ class Rig:
         self.drift = drift  # by how much each reading of the clock moves it
         self.options = {
             **DEFAULTS,
-            "clock": TEST_CLOCK,
+            "clock": CLOCK_TEST,
             "long_ns": 0,
             "log_events": 4096,
             "ring_events": 1024,

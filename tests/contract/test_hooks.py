@@ -16,6 +16,7 @@ import pytest
 
 from hotloop.integrations import _patch as p
 from hotloop.model import phase as phases
+from hotloop.model import role as r
 from hotloop.model import shard as m
 from hotloop.store.shard import decode
 
@@ -175,7 +176,7 @@ def test_a_hook_needs_a_zone_for_every_phase(bench):
     zone = bench.module.zone("z", m.USER, phases.LOG, True)
     for zones, event in (((zone,), 0), ((None,) * 4, 0), ((zone, None, None, None), 4)):
         with pytest.raises(ValueError, match="one per phase"):
-            bench.module.hook(print, p.SPAN, zones, event, 0, 0, 0, None, 1)
+            bench.module.hook(print, r.SPAN, zones, event, 0, 0, 0, None, 1)
 
 
 def test_a_label_in_use_keeps_its_meaning(looping):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..model import role as r
 from ..model import shard as m
 from ..model.phase import CHECKPOINT, COLLECT, EVAL, LEARN, LOG, NONE, PHASE_NAMES, STARTUP
 from .environments import Trial
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from ..model.trace import TraceSettings
     from ..record._zone import Zone
 
-SPAN, ENV, MODEL, LISTS, PHASE, TRIAL = range(6)
-IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER = (1 << i for i in range(8))
-COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS = range(5)
 _ABSENT = object()
 # Parts with device times, see `cuda`: phase-level calls, and those that queue much.
 MARKED = frozenset({"env_step", "env_reset", "forward", "policy", "loss", "backward", "optimizer", "clip_grad", "sample",
@@ -35,43 +33,43 @@ class Role:
 
     part: str  # the label is PHASE/part
     phase: int = NONE  # NONE: whichever it falls into
-    kind: int = SPAN
+    kind: int = r.SPAN
     event: int = NONE
     inside: int = 0  # what this is, for hooks called within it
     within: int = 0  # in which of those it is passed by
-    counts: int = COUNT_NOTHING
+    counts: int = r.COUNT_NOTHING
     owns: bool = True  # its own time is work; else it is a container
 
 
-_NO_SPANS = IN_LEARN | IN_SAVE | IN_LOG | IN_ENV
-STEP = Role("env_step", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_STEP)
-MAYBE_STEP = Role("env_step", COLLECT, TRIAL, COLLECT, IN_ENV, IN_ENV, COUNT_STEP)  # its results will show
-RESET = Role("env_reset", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_RESET)
-RENDER = Role("render", COLLECT, SPAN, COLLECT, IN_RENDER, IN_RENDER)
-FORWARD = Role("forward", NONE, MODEL, NONE, IN_MODEL, _NO_SPANS | IN_MODEL)
-FROM_LIST = Role("tensor_from_list", NONE, LISTS, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE)
-MAKE_TENSOR = Role("make_tensor", NONE, MODEL, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE | IN_MODEL)
-COPY = Role("deepcopy", NONE, MODEL, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE)
-STATE_COPY = Role("state_copy", LEARN, inside=IN_DATA, within=IN_DATA | IN_SAVE)
-BACKWARD = Role("backward", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
-OPTIMIZER = Role("optimizer", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN, counts=COUNT_UPDATE)
-ZERO_GRAD = Role("zero_grad", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
-CLIP_GRAD = Role("clip_grad", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
-SAMPLE = Role("sample", LEARN, event=LEARN, inside=IN_DATA, within=IN_DATA | IN_MODEL)
-STORE = Role("store", COLLECT, event=COLLECT, inside=IN_DATA, within=IN_DATA | IN_MODEL | IN_LEARN)
-ADVANTAGE = Role("advantage", LEARN, event=LEARN, inside=IN_MODEL, within=IN_MODEL | IN_LEARN)
-LOSS = Role("loss", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN | IN_MODEL)
-BOOKKEEPING = Role("bookkeeping", COLLECT, inside=IN_DATA, within=IN_DATA)
-ROLLOUT = Role("rollout", COLLECT, PHASE, COLLECT, IN_PHASE, owns=False)
-TRAIN = Role("train", LEARN, PHASE, LEARN, IN_PHASE, owns=False)
-EVALUATE = Role("evaluate", EVAL, PHASE, EVAL, owns=False)
+_NO_SPANS = r.IN_LEARN | r.IN_SAVE | r.IN_LOG | r.IN_ENV
+STEP = Role("env_step", COLLECT, r.ENV, COLLECT, r.IN_ENV, r.IN_ENV, r.COUNT_STEP)
+MAYBE_STEP = Role("env_step", COLLECT, r.TRIAL, COLLECT, r.IN_ENV, r.IN_ENV, r.COUNT_STEP)  # its results will show
+RESET = Role("env_reset", COLLECT, r.ENV, COLLECT, r.IN_ENV, r.IN_ENV, r.COUNT_RESET)
+RENDER = Role("render", COLLECT, r.SPAN, COLLECT, r.IN_RENDER, r.IN_RENDER)
+FORWARD = Role("forward", NONE, r.MODEL, NONE, r.IN_MODEL, _NO_SPANS | r.IN_MODEL)
+FROM_LIST = Role("tensor_from_list", NONE, r.LISTS, NONE, r.IN_DATA, r.IN_DATA | r.IN_ENV | r.IN_SAVE)
+MAKE_TENSOR = Role("make_tensor", NONE, r.MODEL, NONE, r.IN_DATA, r.IN_DATA | r.IN_ENV | r.IN_SAVE | r.IN_MODEL)
+COPY = Role("deepcopy", NONE, r.MODEL, NONE, r.IN_DATA, r.IN_DATA | r.IN_ENV | r.IN_SAVE)
+STATE_COPY = Role("state_copy", LEARN, inside=r.IN_DATA, within=r.IN_DATA | r.IN_SAVE)
+BACKWARD = Role("backward", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN)
+OPTIMIZER = Role("optimizer", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN, counts=r.COUNT_UPDATE)
+ZERO_GRAD = Role("zero_grad", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN)
+CLIP_GRAD = Role("clip_grad", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN)
+SAMPLE = Role("sample", LEARN, event=LEARN, inside=r.IN_DATA, within=r.IN_DATA | r.IN_MODEL)
+STORE = Role("store", COLLECT, event=COLLECT, inside=r.IN_DATA, within=r.IN_DATA | r.IN_MODEL | r.IN_LEARN)
+ADVANTAGE = Role("advantage", LEARN, event=LEARN, inside=r.IN_MODEL, within=r.IN_MODEL | r.IN_LEARN)
+LOSS = Role("loss", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN | r.IN_MODEL)
+BOOKKEEPING = Role("bookkeeping", COLLECT, inside=r.IN_DATA, within=r.IN_DATA)
+ROLLOUT = Role("rollout", COLLECT, r.PHASE, COLLECT, r.IN_PHASE, owns=False)
+TRAIN = Role("train", LEARN, r.PHASE, LEARN, r.IN_PHASE, owns=False)
+EVALUATE = Role("evaluate", EVAL, r.PHASE, EVAL, owns=False)
 CALLBACK = Role("callback", COLLECT)
-SAVE = Role("save", CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)
-LOAD = Role("load", CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)
-PRINT = Role("print", LOG, inside=IN_LOG, within=IN_LOG)
-LOGGING = Role("logging", LOG, inside=IN_LOG, within=IN_LOG)
-TENSORBOARD = Role("tensorboard", LOG, inside=IN_LOG, within=IN_LOG)
-ENV_MAKE = Role("env_make", COLLECT, inside=IN_DATA, within=IN_DATA | IN_ENV)
+SAVE = Role("save", CHECKPOINT, inside=r.IN_SAVE, within=r.IN_SAVE)
+LOAD = Role("load", CHECKPOINT, inside=r.IN_SAVE, within=r.IN_SAVE)
+PRINT = Role("print", LOG, inside=r.IN_LOG, within=r.IN_LOG)
+LOGGING = Role("logging", LOG, inside=r.IN_LOG, within=r.IN_LOG)
+TENSORBOARD = Role("tensorboard", LOG, inside=r.IN_LOG, within=r.IN_LOG)
+ENV_MAKE = Role("env_make", COLLECT, inside=r.IN_DATA, within=r.IN_DATA | r.IN_ENV)
 WORKER_START = Role("worker_start", COLLECT)
 
 
@@ -125,7 +123,7 @@ class Patches:
             from ..record.functions import decorate
 
             return decorate(self.recorder, self.zone(role.part, role.phase, role.owns), function)
-        if role.kind == TRIAL and after is None:
+        if role.kind == r.TRIAL and after is None:
             after = Trial()
         zones = [self.zone(role.part, role.phase, role.owns), None, None, None]
         if role.phase == NONE:
@@ -142,7 +140,7 @@ class Patches:
     def waiting(self, function: Any, name: str) -> Any:
         """The function as a known wait."""
         zone = self.recorder.zone(f"(waiting: {name})", m.WAIT, NONE, True)
-        return self.recorder.hook(function, SPAN, (zone, None, None, None), NONE, 0, 0, COUNT_NOTHING, None, 1)
+        return self.recorder.hook(function, r.SPAN, (zone, None, None, None), NONE, 0, 0, r.COUNT_NOTHING, None, 1)
 
     # ---- exchanging ----
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ..model import role as r
 from ..model.phase import EVAL
 from . import _patch as p
 
@@ -49,8 +50,8 @@ def _envs(patches: p.Patches, module: Any) -> None:
         size = getattr(args[0], "batch_size", None)
         count("eval_env_steps" if phase == EVAL else "env_steps", size.numel() if size else 1)
 
-    step = p.Role("env_step", p.STEP.phase, p.ENV, p.STEP.event, p.IN_ENV, p.IN_ENV, p.COUNT_ENDS)
-    reset = p.Role("env_reset", p.RESET.phase, p.ENV, p.RESET.event, p.IN_ENV, p.IN_ENV, p.COUNT_RESET)
+    step = p.Role("env_step", p.STEP.phase, r.ENV, p.STEP.event, r.IN_ENV, r.IN_ENV, r.COUNT_ENDS)
+    reset = p.Role("env_reset", p.RESET.phase, r.ENV, p.RESET.event, r.IN_ENV, r.IN_ENV, r.COUNT_RESET)
     for name in ("step", "step_and_maybe_reset"):
         patches.wrap(module.EnvBase, name, step, stepped)
     patches.wrap(module.EnvBase, "reset", reset)
