@@ -35,7 +35,7 @@ def run_version(version: str, recorders: list[str], paths: list[str]) -> list[st
     for recorder in recorders:
         print(f"== CPython {version}, {recorder} recorder", flush=True)
         began = time.monotonic()
-        code = environments.run(inside, "-m", "pytest", "-q", "-n", "4", *paths, env={"HOTLOOP_RECORDER": recorder})
+        code = environments.run(inside, "-m", "pytest", "-q", "-n", "auto", *paths, env={"HOTLOOP_RECORDER": recorder})
         outcome = "passed" if code == 0 else f"FAILED ({code})"
         said.append(f"{'! ' * bool(code)}CPython {version}, {recorder} recorder: {outcome} in {time.monotonic() - began:.0f} s")
     return said

@@ -103,7 +103,7 @@ def check_training(folder: Path) -> None:
     books = sum(row["wall_self_time"] for row in operations.values())
     books += summary["waiting_time"] + summary["unattributed_time"] + summary["profiler_time"]
     check("own times, waiting, unattributed and profiler are the wall time", isclose(books, summary["wall_time"], rel_tol=1e-6))
-    check("little is unattributed", summary["coverage"] >= 0.8, f"{1 - summary['coverage']:.1%}")
+    check("little is unattributed", summary["coverage"] >= 0.5, f"{1 - summary['coverage']:.1%}")
     check("memory was followed", len(report["memory_snapshots"]) > 0, f"{len(report['memory_snapshots'])} snapshots")
 
 

@@ -335,15 +335,17 @@ def test_a_device_that_failed_leaves_nothing_behind_either(world):
 
 def test_spans_of_the_user_are_marked_whatever_they_track(world):
     world.begin()
+    whole = -time.perf_counter_ns()
     for _ in range(3):
         with api.profile("outer"):
             with api.profile("inner", track_memory=True):
                 time.sleep(0.002)
             time.sleep(0.001)
+    whole += time.perf_counter_ns()
     labels = names_of(world, world.numbers())
     assert labels["outer"]["spans"] == labels["inner"]["spans"] == 3
     assert labels["inner"]["host_ns"] > 5_000_000
-    assert 2_000_000 < labels["outer"]["host_ns"] < labels["inner"]["host_ns"] * 2, "its own time, without the inner one"
+    assert 2_000_000 < labels["outer"]["host_ns"] <= whole - labels["inner"]["host_ns"], "its own time, without the inner one"
 
 
 def test_methods_that_stand_in_are_equal_to_those_they_replace(world):
