@@ -23,6 +23,7 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith("HOTLOOP") or name in ("FIXED", "COLUMNS")]:
         if name != "HOTLOOP_RECORDER":
             del os.environ[name]
+    os.environ["OMP_NUM_THREADS"] = "1"  # threads of torch that wait for a core change which part of a loop is the slow one
 
 
 # What a test may be skipped for. Anything else that is missing is a failure: a skip would hide that nothing was tested.
@@ -83,7 +84,7 @@ class Runner:
         *arguments: str,
         env: dict[str, str] | None = None,
         check: bool = True,
-        timeout: float = 120,
+        timeout: float = 900,
         flags: tuple[str, ...] = (),
     ) -> Ran:
         script = self.folder / "train.py"

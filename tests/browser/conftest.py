@@ -89,7 +89,7 @@ def record(folder: Path, code: str, check: bool = True) -> SessionData:
     """Run a script that records into `runs`."""
     script = folder / "train.py"
     script.write_text(textwrap.dedent(code))
-    subprocess.run([sys.executable, str(script)], cwd=folder, check=check, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, str(script)], cwd=folder, check=check, capture_output=True, timeout=900)
     (only,) = (folder / "runs").iterdir()
     return read_session(only)
 

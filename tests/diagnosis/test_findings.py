@@ -20,7 +20,7 @@ def find(folder: Path, case: str) -> list[dict]:
     """The findings of a case, under a name that says nothing."""
     shutil.copy(HERE / "cases" / f"{case}.py", folder / "train.py")
     command = [sys.executable, "-m", "hotloop", "run", "--quiet", "--out", "session", "train.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "session" / "findings.json").read_text())["findings"]
 

@@ -42,7 +42,7 @@ b = _import_example()
 
 
 def run(folder: Path, *command: str, rc: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=240, encoding="utf-8")
+    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=900, encoding="utf-8")
     assert done.returncode == rc, done.stderr + done.stdout
     if rc == 0:
         assert done.stderr == ""

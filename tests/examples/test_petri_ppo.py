@@ -22,7 +22,7 @@ COLLECTING = ("Env Step", "Policy Forward", "TensorDict Ops", "Env Reset")
 def run(folder: Path, *command: str) -> str:
     """The output of a script of the example, started in `folder`."""
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=240,
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""

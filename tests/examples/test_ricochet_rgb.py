@@ -30,7 +30,7 @@ DOCUMENT = ("--obs-mode", "rgb_image", "--convlstm", "--enable-profiling")
 def run(folder: Path, *command: str) -> str:
     """A command of the document, with the example on the path as its project root would be."""
     environment = os.environ | {"PYTHONPATH": str(EXAMPLE), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

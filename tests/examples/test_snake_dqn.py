@@ -61,7 +61,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def shell(folder: Path, command: str, code: int = 0) -> str:
-    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=900)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
 

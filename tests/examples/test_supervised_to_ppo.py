@@ -31,7 +31,7 @@ sys.path.remove(str(EXAMPLE))
 def run(folder: Path, *command: object, code: int = 0, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     environment = os.environ | (env or {})
     done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        [sys.executable, *map(str, command)], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done

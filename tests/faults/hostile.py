@@ -122,7 +122,7 @@ def make_corpus(folder: Path) -> dict[str, Path]:
                 f"start('seed', {SMALL})\n" + "\n".join(lines)
             )
             environment = os.environ | {"HOTLOOP_RECORDER": recorder}
-            done = subprocess.run([sys.executable, "train.py"], cwd=where, env=environment, capture_output=True, timeout=120)
+            done = subprocess.run([sys.executable, "train.py"], cwd=where, env=environment, capture_output=True, timeout=900)
             assert done.returncode == (-signal.SIGKILL if name == "killed" else 0), done.stderr
             (sessions[f"{name}-{recorder}"],) = (where / "runs").iterdir()
     return sessions

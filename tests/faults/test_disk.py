@@ -53,7 +53,7 @@ def train(folder: Path, shim: Path, recorder: str, nth: int, error: int) -> tupl
         "HOTLOOP_RECORDER": recorder, "LD_PRELOAD": str(shim), "FAIL_UNDER": "failing", "FAIL_NTH": str(nth),
         "FAIL_ERRNO": str(error), "FAIL_LOG": str(log), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "train.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "train.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=900)
     return done, int(log.read_text())
 
 
@@ -99,7 +99,7 @@ def test_a_really_full_disk_never_kills_the_process(tmp_path, recorder):
         )
         env = os.environ | {"HOTLOOP_RECORDER": recorder}
         done = subprocess.run(
-            [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=120, preexec_fn=limit
+            [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=900, preexec_fn=limit
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == "20000\n"

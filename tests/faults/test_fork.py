@@ -77,7 +77,7 @@ def test_forks_from_a_process_of_many_threads(run_native, how, forks):
 
 
 def test_the_python_recorder_is_safe_under_os_fork(run):
-    done = run(PROGRAM.format(forks=20, how="os"), timeout=300)
+    done = run(PROGRAM.format(forks=20, how="os"), timeout=900)
     main = done.session.shards[0]
     assert "in child" not in {main.label_of(n.path).name for n in main.nodes}
     assert done.operation("in child").calls == 2

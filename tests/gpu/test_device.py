@@ -25,7 +25,7 @@ def run(tmp_path: Path, code: str, *options: str) -> tuple[str, dict]:
     hotloop = [sys.executable, "-m", "hotloop"]
     done = subprocess.run(
         [*hotloop, "run", "--quiet", "--out", "session", *options, "train.py"], capture_output=True, text=True, cwd=tmp_path,
-        timeout=300, env=fresh_cache(tmp_path / "cache"),
+        timeout=900, env=fresh_cache(tmp_path / "cache"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     report = subprocess.run([*hotloop, "report", "session", "--json"], capture_output=True, text=True, cwd=tmp_path)
@@ -38,7 +38,7 @@ def run(tmp_path: Path, code: str, *options: str) -> tuple[str, dict]:
 def bare(tmp_path: Path, code: str) -> str:
     (tmp_path / "bare.py").write_text(code)
     command, cache = [sys.executable, "bare.py"], fresh_cache(tmp_path / "bare_cache")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, env=cache)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900, env=cache)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

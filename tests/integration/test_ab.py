@@ -30,7 +30,7 @@ print("mean_return=3.5")
 
 
 def hotloop(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-m", "hotloop", *words], cwd=folder, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-m", "hotloop", *words], cwd=folder, capture_output=True, text=True, timeout=900)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -37,7 +37,7 @@ print("loss", float(loss))
 def run(folder: Path, code: str, *options: str, command: tuple[str, ...] = ("-m", "hotloop", "run", "--out", "session")):
     (folder / "train.py").write_text(code)
     return subprocess.run(
-        [sys.executable, *command, *options, "train.py"], cwd=folder, capture_output=True, text=True, timeout=240,
+        [sys.executable, *command, *options, "train.py"], cwd=folder, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
 

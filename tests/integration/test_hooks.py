@@ -78,7 +78,7 @@ def run(
     (folder / "train.py").write_text(code)
     hotloop = [] if bare else ["-m", "hotloop", "run", "--quiet", "--out", "session", *options]
     return subprocess.run(
-        [sys.executable, *hotloop, "train.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=240
+        [sys.executable, *hotloop, "train.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=900
     )
 
 

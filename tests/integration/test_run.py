@@ -33,7 +33,7 @@ def hotloop_run(
 ) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(code)
     command = [sys.executable, "-m", "hotloop", "run", "--out", "session", *options, "train.py", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, **more)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900, **more)
 
 
 def test_arguments_streams_and_exit_code_are_the_scripts(tmp_path):

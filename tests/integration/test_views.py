@@ -218,7 +218,7 @@ def ran(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ran")
     (folder / "train.py").write_text(RUN)
     command = [sys.executable, "-m", "hotloop", "run", "--quiet", "--out", "session", "train.py"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=900)
     return folder / "session"
 
 

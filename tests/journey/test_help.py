@@ -72,7 +72,7 @@ def test_every_example_that_is_a_demo_is_in_the_checkout(tmp_path):
 
 
 def test_the_demo_finds_what_slows_it_and_says_where_its_report_is(tmp_path):
-    done = subprocess.run([sys.executable, "-m", "hotloop", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", "hotloop", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     (session,) = [path for path in (tmp_path / "runs").iterdir() if (path / "session.json").exists()]
     assert f"the report as a page: runs/{session.name}/report.html" in done.stdout

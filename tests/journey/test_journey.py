@@ -41,7 +41,7 @@ STORIES = {
 
 
 def hotloop(
-    folder: Path, *words: str, environment: dict[str, str] | None = None, timeout_s: float = 280
+    folder: Path, *words: str, environment: dict[str, str] | None = None, timeout_s: float = 900
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hotloop", *words]
     done = subprocess.run(
