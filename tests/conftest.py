@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -23,6 +24,8 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith("HOTLOOP") or name in ("FIXED", "COLUMNS")]:
         if name != "HOTLOOP_RECORDER":
             del os.environ[name]
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell started us in the background: children would inherit that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["OMP_NUM_THREADS"] = "1"  # threads of torch that wait for a core change which part of a loop is the slow one
 
 

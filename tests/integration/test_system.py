@@ -35,7 +35,7 @@ def test_a_busy_process_is_seen_busy_and_the_sidecar_leaves_with_it(run):
     assert "Average CPU Usage: " in done.stdout
     session = done.session
     resources = diagnose(session).resources
-    assert resources["cpu_peak"] > 20, "a spinning process, on a machine with other work"
+    assert resources["cpu_peak"] > 5, "a spinning process, on a machine with other work"
     assert resources["rss_peak"] > 80
     assert session.system[0]["cores"] >= 1
     assert sidecars_of(session.path.name) == ""
