@@ -1,80 +1,31 @@
 """Exchanging functions for hooked ones, and putting them back.
 
-What lives here: the zones and roles of hooks, and the list of what was exchanged. Who may touch it: the integrations, each of
-which gets one `Patches`. Invariant: `undo()` leaves every class and module as it was found, newest first; a target that is not
+What lives here: the zones of hooks, and the list of what was exchanged. Who may touch it: the adapters, each of which gets one
+`Patches`. Invariant: `undo()` leaves every class and module as it was found, newest first; a target that is not
 there is a note, never an exception.
 """
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..model import shard as m
-from ..model.phase import CHECKPOINT, COLLECT, EVAL, LEARN, LOG, NONE, PHASE_NAMES, STARTUP
+from ..model.phase import COLLECT, EVAL, LEARN, NONE, PHASE_NAMES, STARTUP
+from ..model.roles import COUNT_NOTHING, MAYBE_STEP, SPAN, TRIAL, Role
 from .environments import Trial
 
 if TYPE_CHECKING:
+    from ..model.adapter import Target
     from ..model.trace import TraceSettings
     from ..record._zone import Zone
 
-SPAN, ENV, MODEL, LISTS, PHASE, TRIAL = range(6)
-IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER = (1 << i for i in range(8))
-COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS = range(5)
 _ABSENT = object()
 # Parts with device times, see `cuda`: phase-level calls, and those that queue much.
 MARKED = frozenset({"env_step", "env_reset", "forward", "policy", "loss", "backward", "optimizer", "clip_grad", "sample",
                     "advantage", "state_copy", "rollout", "train", "evaluate"})  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What a call means, and what a hook on it does."""
-
-    part: str  # the label is PHASE/part
-    phase: int = NONE  # NONE: whichever it falls into
-    kind: int = SPAN
-    event: int = NONE
-    inside: int = 0  # what this is, for hooks called within it
-    within: int = 0  # in which of those it is passed by
-    counts: int = COUNT_NOTHING
-    owns: bool = True  # its own time is work; else it is a container
-
-
-_NO_SPANS = IN_LEARN | IN_SAVE | IN_LOG | IN_ENV
-STEP = Role("env_step", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_STEP)
-MAYBE_STEP = Role("env_step", COLLECT, TRIAL, COLLECT, IN_ENV, IN_ENV, COUNT_STEP)  # its results will show
-RESET = Role("env_reset", COLLECT, ENV, COLLECT, IN_ENV, IN_ENV, COUNT_RESET)
-RENDER = Role("render", COLLECT, SPAN, COLLECT, IN_RENDER, IN_RENDER)
-FORWARD = Role("forward", NONE, MODEL, NONE, IN_MODEL, _NO_SPANS | IN_MODEL)
-FROM_LIST = Role("tensor_from_list", NONE, LISTS, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE)
-MAKE_TENSOR = Role("make_tensor", NONE, MODEL, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE | IN_MODEL)
-COPY = Role("deepcopy", NONE, MODEL, NONE, IN_DATA, IN_DATA | IN_ENV | IN_SAVE)
-STATE_COPY = Role("state_copy", LEARN, inside=IN_DATA, within=IN_DATA | IN_SAVE)
-BACKWARD = Role("backward", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
-OPTIMIZER = Role("optimizer", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN, counts=COUNT_UPDATE)
-ZERO_GRAD = Role("zero_grad", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
-CLIP_GRAD = Role("clip_grad", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN)
-SAMPLE = Role("sample", LEARN, event=LEARN, inside=IN_DATA, within=IN_DATA | IN_MODEL)
-STORE = Role("store", COLLECT, event=COLLECT, inside=IN_DATA, within=IN_DATA | IN_MODEL | IN_LEARN)
-ADVANTAGE = Role("advantage", LEARN, event=LEARN, inside=IN_MODEL, within=IN_MODEL | IN_LEARN)
-LOSS = Role("loss", LEARN, event=LEARN, inside=IN_LEARN, within=IN_LEARN | IN_MODEL)
-BOOKKEEPING = Role("bookkeeping", COLLECT, inside=IN_DATA, within=IN_DATA)
-ROLLOUT = Role("rollout", COLLECT, PHASE, COLLECT, IN_PHASE, owns=False)
-TRAIN = Role("train", LEARN, PHASE, LEARN, IN_PHASE, owns=False)
-EVALUATE = Role("evaluate", EVAL, PHASE, EVAL, owns=False)
-CALLBACK = Role("callback", COLLECT)
-SAVE = Role("save", CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)
-LOAD = Role("load", CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)
-PRINT = Role("print", LOG, inside=IN_LOG, within=IN_LOG)
-LOGGING = Role("logging", LOG, inside=IN_LOG, within=IN_LOG)
-TENSORBOARD = Role("tensorboard", LOG, inside=IN_LOG, within=IN_LOG)
-ENV_MAKE = Role("env_make", COLLECT, inside=IN_DATA, within=IN_DATA | IN_ENV)
-WORKER_START = Role("worker_start", COLLECT)
-
-
 _parts: dict[str, list[Patches]] = {}
 
 
@@ -91,7 +42,7 @@ EVERY = 13  # of the model calls, one is looked at
 
 
 class Patches:
-    """What one integration exchanged."""
+    """What was exchanged for one adapter."""
 
     def __init__(
         self, recorder: Any, note: Callable[[str], None], session: str = "", trace: TraceSettings | None = None
@@ -149,6 +100,27 @@ class Patches:
     def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., Any] | None = None, every: int = 1) -> None:
         """Exchange one attribute of a class or module; what it inherits is left alone."""
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
+
+    def hook(self, module: Any, target: Target) -> None:
+        """What an adapter points at, in its module; its counts are added, and the first of them that fails is the last."""
+        *path, name = target.path.split(".")
+        counts, tell = target.counts, self.recorder.count_seen
+
+        def after(args: tuple[Any, ...], result: Any, phase: int) -> None:
+            nonlocal counts
+            try:
+                for counter, number in counts(args, result, phase).items() if counts is not None else ():
+                    tell(counter, number)
+            except Exception as error:
+                counts = None
+                self.note(f"{module.__name__}.{target.path} is not counted any more ({type(error).__name__}: {error})")
+
+        try:
+            owner = functools.reduce(getattr, path, module)
+        except AttributeError:
+            self.note(f"{module.__name__}.{target.path} is not there")
+            return
+        self.wrap(owner, name, target.role, after if counts is not None else None)
 
     def try_out(self, owner: Any, name: str) -> None:
         """A method that may be an environment's step; where its results show that it is none, it is put back."""

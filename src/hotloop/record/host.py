@@ -12,6 +12,8 @@ import re
 import sys
 from typing import Any
 
+from ..adapters import ADAPTERS
+
 _SECRET = re.compile(r"^--?[\w.-]*(key|token|password|passwd|secret|credential)[\w.-]*", re.IGNORECASE)
 _HIDDEN = "***"
 
@@ -109,7 +111,7 @@ def describe() -> dict[str, Any]:
 def loaded_versions() -> dict[str, str]:
     """Versions of the packages of the field that the program has already imported."""
     found = {}
-    for name in ("torch", "numpy", "gymnasium", "stable_baselines3", "sb3_contrib", "torchrl", "tensordict", "ray", "jax"):
+    for name in (package for adapter in ADAPTERS for package in adapter.noted):
         version = getattr(sys.modules.get(name), "__version__", None)
         if isinstance(version, str):
             found[name] = version
