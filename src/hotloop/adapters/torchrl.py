@@ -10,15 +10,14 @@ from typing import Any
 
 from ..model import roles
 from ..model.adapter import Adapter, Target
-from ..model.phase import EVAL
 
 _ENVS, _BUFFERS = "torchrl.envs.common", "torchrl.data.replay_buffers.replay_buffers"
 state = {"collects": False}  # has a collector been at work?
 
 
-def _steps(args: tuple[Any, ...], result: Any, phase: int) -> dict[str, int]:
+def _steps(args: tuple[Any, ...], result: Any) -> dict[str, int]:
     size = getattr(args[0], "batch_size", None)
-    return {"eval_env_steps" if phase == EVAL else "env_steps": size.numel() if size else 1}
+    return {"env_steps": size.numel() if size else 1}
 
 
 def _install(patches: Any, module: Any) -> None:

@@ -102,25 +102,28 @@ class Patches:
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
 
     def hook(self, module: Any, target: Target) -> None:
-        """What an adapter points at, in its module; its counts are added, and the first of them that fails is the last."""
+        """What an adapter points at, in its module."""
         *path, name = target.path.split(".")
+        owner = functools.reduce(lambda inside, part: getattr(inside, part, None), path, module)
+        if owner is None:
+            self.note(f"{module.__name__}.{target.path} is not there")
+        else:
+            self.wrap(owner, name, target.role, self._counting(target) if target.counts is not None else None)
+
+    def _counting(self, target: Target) -> Callable[..., None]:
+        """Adds what a call counts. The first time that fails is the last."""
         counts, tell = target.counts, self.recorder.count_seen
 
         def after(args: tuple[Any, ...], result: Any, phase: int) -> None:
             nonlocal counts
             try:
-                for counter, number in counts(args, result, phase).items() if counts is not None else ():
-                    tell(counter, number)
+                for name, number in counts(args, result).items() if counts is not None else ():
+                    tell("eval_env_steps" if name == "env_steps" and phase == EVAL else name, number)
             except Exception as error:
                 counts = None
-                self.note(f"{module.__name__}.{target.path} is not counted any more ({type(error).__name__}: {error})")
+                self.note(f"{target.module}.{target.path} is counted no more ({type(error).__name__}: {error})")
 
-        try:
-            owner = functools.reduce(getattr, path, module)
-        except AttributeError:
-            self.note(f"{module.__name__}.{target.path} is not there")
-            return
-        self.wrap(owner, name, target.role, after if counts is not None else None)
+        return after
 
     def try_out(self, owner: Any, name: str) -> None:
         """A method that may be an environment's step; where its results show that it is none, it is put back."""

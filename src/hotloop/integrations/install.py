@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..adapters import ADAPTERS
 from ..model.adapter import OWNS, Adapter
 from ..record import imports
+from ..record.host import loaded_versions
 from ..store.schema import HOOKS_FILE
 from . import _patch as p
 from . import classes, environments
@@ -42,6 +43,7 @@ class Hooks:
         self._late: list[Callable[[Any], bool]] = []  # is it an environment that resets itself a step late?
         self._kinds: list[Callable[[type], bool]] = []  # is it a class that an adapter has dealt with?
         self._classes: classes.Classes | None = None
+        self._methods: tuple[str, ...] = ()
 
     def install(self) -> None:
         p.gap_zones(self._recorder)
@@ -85,10 +87,12 @@ class Hooks:
                     raise TypeError("that is no Adapter")
                 if adapter.name in self._patches:
                     raise ValueError(f"there is an adapter of the name {adapter.name} already")
+                methods = [name for kind in adapter.kinds for name in kind.methods]
                 self._say(adapter.name, OWNS, f"{adapter.owner}: {' '.join(adapter.packages)}")
                 self._add(adapter)
                 if self._classes is not None:
                     self._classes.opaque.update(adapter.packages if adapter.opaque else ())
+                    self._watch(*methods)
             except (Exception, SystemExit) as error:
                 self._say(library, "failed", f"{where}: {type(error).__name__}: {error}")
 
@@ -104,7 +108,8 @@ class Hooks:
                         patches.hook(module, target)
                 if adapter.install is not None and name in adapter.modules:
                     adapter.install(patches, module)
-                self._say(adapter.name, "live", f"{name}: {patches.count - before} hooks")
+                versions = [f", {package} {version}" for package, version in loaded_versions(adapter.noted).items()]
+                self._say(adapter.name, "live", "".join((f"{name}: {patches.count - before} hooks", *versions)))
             except Exception as error:  # a version of the library that we do not know
                 known = f" (tried with {adapter.tried})" if adapter.tried else ""
                 self._say(adapter.name, "failed", f"{name}: {type(error).__name__}: {error}{known}")
@@ -121,7 +126,7 @@ class Hooks:
                 return question(what)
             except Exception as error:
                 if not failed:
-                    self._say(adapter.name, "failed", f"{what!r:.80}: {type(error).__name__}: {error}")
+                    self._say(adapter.name, "failed", f"{type(error).__name__}: {error}")
                 failed = True
                 return False
 
@@ -136,15 +141,20 @@ class Hooks:
         patches = self._patches["classes"] = self._make_patches("classes")
         is_model = classes.is_model if "torch" in self._names else lambda cls: False
         looker = self._classes = classes.Classes(patches, is_model, self._patches.get("torch", patches), self._kinds)
-
-        def look_at(cls: type) -> None:
-            try:
-                looker.look_at(cls)
-            except Exception as error:
-                self._say("classes", "note", f"{cls.__module__}.{cls.__qualname__}: {type(error).__name__}: {error}")
-
-        self._recorder.watch_classes(classes.NAMES, look_at)
+        self._watch(*classes.NAMES)
         self._recorder.set_on_loop(lambda: looker.look_at_functions(classes.script_modules()))
+
+    def _watch(self, *methods: str) -> None:
+        """Look at classes that define one of these too."""
+        self._methods = (*self._methods, *methods)
+        self._recorder.watch_classes(self._methods, self._look_at)
+
+    def _look_at(self, cls: type) -> None:
+        try:
+            if self._classes is not None:
+                self._classes.look_at(cls)
+        except Exception as error:
+            self._say("classes", "note", f"{cls.__module__}.{cls.__qualname__}: {type(error).__name__}: {error}")
 
     def _say(self, name: str, state: str, detail: str) -> None:
         """One line in the session, by one write: processes do not get into each other's lines."""

@@ -1,7 +1,8 @@
 """Plain PyTorch: model calls, optimizer steps, gradient clipping, copies, tensors made of lists.
 
 What lives here: the hook points that are no plain targets of `adapters/torch.py`, and the sparse evidence a few calls in a
-hundred give (batch size, autograd, number type). Invariant: nothing here touches a device, and a compiler traces through what it knows.
+hundred give (batch size, autograd, number type). Invariant: nothing here touches a device, and a compiler traces through what
+it knows.
 """
 
 from __future__ import annotations

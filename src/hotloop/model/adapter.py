@@ -25,8 +25,7 @@ class Target:
     module: str
     path: str  # in it: "make", "Logger.dump"
     role: Role
-    # From a call's arguments, result and phase, what it adds to which counters.
-    counts: Callable[[tuple[Any, ...], Any, int], Mapping[str, int]] | None = None
+    counts: Callable[[tuple[Any, ...], Any], Mapping[str, int]] | None = None  # what a call adds, by its arguments and result
 
 
 @dataclass(frozen=True, slots=True)

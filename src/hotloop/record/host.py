@@ -10,12 +10,14 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from ..adapters import ADAPTERS
 
 _SECRET = re.compile(r"^--?[\w.-]*(key|token|password|passwd|secret|credential)[\w.-]*", re.IGNORECASE)
 _HIDDEN = "***"
+NOTED = tuple(package for adapter in ADAPTERS for package in adapter.noted)
 
 
 def redact(arguments: list[str]) -> list[str]:
@@ -108,10 +110,10 @@ def describe() -> dict[str, Any]:
     }
 
 
-def loaded_versions() -> dict[str, str]:
+def loaded_versions(packages: Iterable[str] = NOTED) -> dict[str, str]:
     """Versions of the packages of the field that the program has already imported."""
     found = {}
-    for name in (package for adapter in ADAPTERS for package in adapter.noted):
+    for name in packages:
         version = getattr(sys.modules.get(name), "__version__", None)
         if isinstance(version, str):
             found[name] = version
