@@ -18,7 +18,7 @@ from ..model.roles import COUNT_NOTHING, MAYBE_STEP, SPAN, TRIAL, Role
 from .environments import Trial
 
 if TYPE_CHECKING:
-    from ..model.adapter import Target
+    from ..model.adapter import Adapter, Target
     from ..model.trace import TraceSettings
     from ..record._zone import Zone
 
@@ -101,8 +101,15 @@ class Patches:
         """Exchange one attribute of a class or module; what it inherits is left alone."""
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
 
-    def hook(self, module: Any, target: Target) -> None:
-        """What an adapter points at, in its module."""
+    def apply(self, adapter: Adapter, module: Any) -> None:
+        """All that an adapter says of one module."""
+        for target in adapter.targets:
+            if target.module == module.__name__:
+                self._hook(module, target)
+        if adapter.install is not None and module.__name__ in adapter.modules:
+            adapter.install(self, module)
+
+    def _hook(self, module: Any, target: Target) -> None:
         *path, name = target.path.split(".")
         owner = functools.reduce(lambda inside, part: getattr(inside, part, None), path, module)
         if owner is None:

@@ -103,11 +103,7 @@ class Hooks:
             name = module.__name__
             try:
                 before = patches.count
-                for target in adapter.targets:
-                    if target.module == name:
-                        patches.hook(module, target)
-                if adapter.install is not None and name in adapter.modules:
-                    adapter.install(patches, module)
+                patches.apply(adapter, module)
                 versions = [f", {package} {version}" for package, version in loaded_versions(adapter.noted).items()]
                 self._say(adapter.name, "live", "".join((f"{name}: {patches.count - before} hooks", *versions)))
             except Exception as error:  # a version of the library that we do not know

@@ -13,13 +13,14 @@ from types import ModuleType
 from typing import Any
 
 _waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
-_before: dict[str, Callable[[ModuleType], None]] = {}  # while their module is still empty
+_before: dict[str, Callable[[ModuleType], None]] = {}
+_empty: set[str] = set()  # modules that are there, but whose first line is still to come
 
 
 def when_imported(name: str, action: Callable[[ModuleType], None], before: bool = False) -> None:
     """Run `action(module)` now if the module is loaded, else right after it will have been; or right before its first line."""
     module = sys.modules.get(name)
-    if module is not None and name not in _waiting:  # else its first line is still to come
+    if module is not None and name not in _empty:
         action(module)
         return
     waiting = _waiting.setdefault(name, [])
@@ -57,7 +58,10 @@ class _Finder:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            _run(_before.pop(name, None), module)
+            if name in _before:
+                _empty.add(name)
+                _run(_before.pop(name), module)
+                _empty.discard(name)
             execute(module)
             for action in _waiting.pop(name, ()):
                 _run(action, module)
@@ -69,10 +73,9 @@ class _Finder:
         return spec
 
 
-def _run(action: Callable[[ModuleType], None] | None, module: ModuleType) -> None:
+def _run(action: Callable[[ModuleType], None], module: ModuleType) -> None:
     try:
-        if action is not None:
-            action(module)
+        action(module)
     except Exception:
         pass  # a hook that fails must not fail the import; `doctor` shows which hooks are live
 
