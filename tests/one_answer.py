@@ -13,7 +13,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from hotloop.analyse.bottlenecks import find_bottlenecks, list_operations
+from hotloop.analyse.bottlenecks import find_bottlenecks
 from hotloop.analyse.diagnosis import Diagnosis, diagnose
 from hotloop.analyse.runs import ITERATIONS, choose_unit, find_warm_ups, reduce_run
 from hotloop.errors import UsageError
@@ -27,8 +27,9 @@ from hotloop.present.listing import list_row
 from hotloop.present.run_charts import chart_lanes
 from hotloop.present.terminal import report_text
 from hotloop.present.units import count_text, duration_text, rate_text, share_text
-from hotloop.record.summary import Summary
+from hotloop.printing.summary import Summary
 from hotloop.run.progress import status_text, take_progress
+from hotloop.store.foreign import parse_report
 
 WORDS = ("work", "waiting", "unattributed", "profiler")
 
@@ -119,7 +120,7 @@ def _check_html(page: dict[str, Any], said: dict[str, Any], main: dict[str, Any]
 
 
 def _check_analysis(report: Diagnosis, said: dict[str, Any], main: dict[str, Any]) -> None:
-    analysis = find_bottlenecks(list_operations(report), 0)
+    analysis = find_bottlenecks(parse_report("x", session_report(report)), 0)
     data = detailed_data(analysis, {})["summary"]
     assert data["coverage"] == said["coverage"] and data["wall_time"] == said["wall_s"]
     beside = {name: row["total_time"] for name, row in data["beside"].items()}

@@ -78,6 +78,7 @@ class Profiler:
         system: bool = False,
         torch_trace: Mapping[str, Any] | None = None,
         device: bool = False,
+        lines: bool = False,
         **options: Any,
     ) -> Path:
         """Start a session in a new directory `out/NAME-TIME` and answer its path.
@@ -86,7 +87,7 @@ class Profiler:
         N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
         `torch_trace={"wait_steps": 2, "warmup_steps": 2, "active_steps": 4, "record_shapes": True}` runs `torch.profiler` over
         those iterations and writes `torch_trace.json` into the session. `device=True` adds the device's times, copies and waits
-        to the spans once the script uses CUDA.
+        to the spans once the script uses CUDA. `lines=True` samples the lines of the threads.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
@@ -95,15 +96,16 @@ class Profiler:
                 self._warned = True
                 self._recording.warn("started", f"HotLoop records already, into {self._recording.path}; start() does nothing.")
             return self._recording.path
-        from .record.recorder import Recording
+        from .record.recorder import Recording, sampling_options
 
         window = _check_trace(torch_trace)
         recording = Recording(_recorder)
+        options = {**sampling_options("on" if lines else "off"), **options}
         path = recording.begin(name or _default_name(), out, system, **options)
         self._recording, self._paused = recording, False
         callbacks: list[Callable[[int, int], None]] = []
         if print_every or summary_every:
-            from .record.live import Announcer
+            from .printing.live import Announcer
 
             callbacks.append(Announcer(_recorder, print_every, summary_every))
         if window is not None:
@@ -227,7 +229,7 @@ class Profiler:
 
     def _summary(self) -> Any:
         _recorder.settle()  # what was before is the user's; the rest is charged to us
-        from .record.summary import Summary
+        from .printing.summary import Summary
         from .store.shard import decode
 
         _recorder.charge()
@@ -273,7 +275,7 @@ class Profiler:
         self._print_block("rollout", last)
 
     def _print_block(self, view: str, *more: Any) -> None:
-        from .record.blocks import view_text
+        from .printing.blocks import view_text
 
         summary = self._summary()
         if summary is None:
@@ -285,8 +287,8 @@ class Profiler:
     def save_logs(self, name: str | None = None, folder: str | os.PathLike[str] = "logs/profiling") -> tuple[Path, Path] | None:
         """Write `raw/NAME_TIME.json` and `reports/NAME_TIME_summary.txt` below the folder; None, and one warning, if the disk
         refuses."""
-        from .record.blocks import view_text
-        from .record.logs import write_logs
+        from .printing.blocks import view_text
+        from .printing.logs import write_logs
 
         summary = self._summary()
         if summary is None:
@@ -368,10 +370,11 @@ def start(
     system: bool = False,
     torch_trace: Mapping[str, Any] | None = None,
     device: bool = False,
+    lines: bool = False,
     **options: Any,
 ) -> Path:
     """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
-    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, device, **options)
+    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, device, lines, **options)
 
 
 def stop() -> Path | None:

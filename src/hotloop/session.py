@@ -45,7 +45,7 @@ from .present.tables import (
     phase_rows,
 )
 from .present.units import count_text, duration_text, rate_text, share_text
-from .record.summary import escape
+from .printing.text import escape
 from .store.findings import finding_data
 from .store.reader import read_session
 

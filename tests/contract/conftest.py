@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from hotloop.integrations import _patch as p
-from hotloop.model import roles
+from hotloop.model import role as r
 from hotloop.model import shard as m
 from hotloop.model.ledger import Ledger, fold
 from hotloop.record import _zone as native  # where this fails, the C extension was not built: the tests need a compiler
 from hotloop.record import twin
 from hotloop.record.recorder import DEFAULTS
+from hotloop.store.schema import CLOCK_TEST
 from hotloop.store.shard import decode
 
-TEST_CLOCK = 4
 RECORDERS = [
     pytest.param(native, id="native"),
     pytest.param(twin, id="twin"),
@@ -36,7 +36,7 @@ class Rig:
         self.drift = drift  # by how much each reading of the clock moves it
         self.options = {
             **DEFAULTS,
-            "clock": TEST_CLOCK,
+            "clock": CLOCK_TEST,
             "long_ns": 0,
             "log_events": 4096,
             "ring_events": 1024,
@@ -116,7 +116,7 @@ class Bench:
         self.rig.tick(ns)
         return ns
 
-    def hooked(self, role: roles.Role, function: Any = None, after: Any = None, every: int = 1) -> Any:
+    def hooked(self, role: r.Role, function: Any = None, after: Any = None, every: int = 1) -> Any:
         return self.patches.hooked(function or self.work, role, after, every)
 
     def env(self, result: Any = None, ns: int = 10) -> Any:
@@ -132,8 +132,8 @@ class Bench:
                 rig.tick(ns)
                 return 0, {}
 
-        self.patches.wrap(Env, "step", roles.STEP)
-        self.patches.wrap(Env, "reset", roles.RESET)
+        self.patches.wrap(Env, "step", r.STEP)
+        self.patches.wrap(Env, "reset", r.RESET)
         return Env()
 
     def times(self, track: int = 0) -> dict[str, int]:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from hotloop.present.html import report_html
 from hotloop.present.json import report_data
 from hotloop.present.terminal import report_text
 from hotloop.present.trace import export
-from hotloop.record.blocks import VIEWS as BLOCKS
-from hotloop.record.blocks import view_text
+from hotloop.printing.blocks import VIEWS as BLOCKS
+from hotloop.printing.blocks import view_text
 from hotloop.store.reader import read_session
 
 ABSURD_S = 10 * 366 * 86400  # nobody trains for ten years
@@ -201,7 +202,7 @@ def check_books(session: SessionData, report: Diagnosis, data: dict[str, Any]) -
     for shard in session.shards:
         assert 0 <= shard.start_ns <= shard.end_ns
         assert all(shard.start_ns <= span.start_ns <= shard.end_ns for span in shard.open_spans)
-    for row, after in zip(report.iterations, report.iterations[1:], strict=False):
-        assert row.start_ns <= row.end_ns <= after.start_ns
+        for row, after in pairwise(shard.iterations):
+            assert row.start_ns <= row.end_ns <= after.start_ns
     events = session.events
     assert not len(events) or (int(events.start_ns.min()) > 0 and int(events.dur_ns.min()) >= 0)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from hotloop.model import shard as m
 from hotloop.store import schema as s
 from hotloop.store.blocks import BlockView, walk
 from hotloop.store.system import NUMBERS, SYSTEM_FILE
@@ -47,7 +48,7 @@ class Layout:
             "losses": [8 * i for i in range(s.H_LOSSES, s.H_LOSSES + 20)],
             "counters": [8 * i for i in range(s.H_COUNTERS, s.H_COUNTERS + 8 * s.COUNTER_WORDS)],
             "suspended": [8 * i for i in range(s.H_SUSPENDED, s.H_SUSPENDED + 8)],
-            "snapshots": [8 * i for i in range(s.H_SNAPSHOTS, s.H_SNAPSHOTS + 10)],
+            "snapshots": [8 * i for i in range(s.H_SNAPSHOT_COUNT, s.H_SNAPSHOT_COUNT + 10)],
             "rows": [b.offset + 8 * i for b in self.blocks if b.kind == s.ITERATIONS for i in range(48)],
         }
         words = {
@@ -225,7 +226,7 @@ def crowd(rng: Random, data: bytearray) -> None:
             for i in range(1, block.fits):
                 at = block.offset + size * i
                 if kind == s.LABELS and i > 8:
-                    data[at : at + 24] = WORD3.pack(texts.offset + 12 * i, rng.randrange(4, 12), s.KIND_USER)
+                    data[at : at + 24] = WORD3.pack(texts.offset + 12 * i, rng.randrange(4, 12), m.USER)
                 elif kind == s.PATHS:
                     put(
                         data, at, (i - 1 if rng.random() < nested else rng.randrange(i)) | rng.randrange(count and labels) << 32

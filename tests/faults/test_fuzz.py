@@ -165,7 +165,7 @@ IMPOSSIBLE = {
         "self time": s.N_SELF_NS, "total": s.N_TOTAL_NS, "shortest": s.N_MIN_NS, "longest": s.N_MAX_NS, "count": s.N_COUNT,
         "processor time": s.N_CPU_NS, "memory": s.N_MEM_RISE_MAX, "place": s.N_WHERE}.items()},
     "label's union": (s.LABELS, s.L_UNION_NS), "label's name": (s.LABELS, s.L_BYTES),
-    "track's birth": (s.TRACKS, s.T_LIVES + 2), "event's duration": (s.EVENTS, s.E_DUR), "event's start": (s.EVENTS, s.E_START),
+    "track's birth": (s.TRACKS, s.T_LIVES + 2), "event's duration": (s.EVENTS, 1), "event's start": (s.EVENTS, 0),
     **{f"header's {name}": (s.HEADER, word - s.HEAD_WORDS) for name, word in {
         "start": s.H_START_NS, "end": s.H_END_NS, "cost": s.H_COST_INSIDE_PS, "pause": s.H_PAUSED_NS,
         "first work": s.H_FIRST_WORK_NS, "last work": s.H_LAST_WORK_NS, "iterations": s.H_ITERATIONS}.items()},

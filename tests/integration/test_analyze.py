@@ -136,13 +136,14 @@ def test_a_session_its_own_report_and_its_raw_data_tell_the_same(run, capsys):
 
 def test_threads_never_push_a_share_above_the_wall_time(run, capsys):
     done = run("""
-        import time
+        import threading, time
         from concurrent.futures import ThreadPoolExecutor
         from hotloop import *
+        together = threading.Barrier(4)
         @profile_function("env_step")
         def env_step(_):
-            time.sleep(0.002)
-            sum(range(1000))
+            together.wait()  # four are open at once, however busy the machine is
+            time.sleep(0.01)
         start(name="run1")
         with ThreadPoolExecutor(4) as pool:
             for _ in range(12):

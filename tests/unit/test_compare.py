@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hotloop.analyse.compare import compare_runs
-from hotloop.analyse.doubts import REASONS
 from hotloop.analyse.predictions import judge_predictions
+from hotloop.analyse.refusals import REASONS
 from hotloop.analyse.stats import ADJUSTED, PAIRED, WELCH
 from hotloop.cli.compare import DESPITE
 from hotloop.errors import UsageError

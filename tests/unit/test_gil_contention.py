@@ -29,7 +29,7 @@ def session_of(*samples: m.Sample, native: bool = True, cores: int = 4):
 
 def look(*samples: m.Sample, native: bool = True, cores: int = 4) -> Candidate | None:
     session = session_of(*samples, native=native, cores=cores)
-    return rule.look(Evidence(diagnose(session)))
+    return rule.find(Evidence(diagnose(session)))
 
 
 def main(times: int, state: int, holds_gil: bool = False) -> m.Sample:

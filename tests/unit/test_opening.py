@@ -18,8 +18,8 @@ from hotloop.present.html.data import Limits, page_data
 from hotloop.present.json import report_data
 from hotloop.present.opening import nothing_text
 from hotloop.present.phases import fold_rows, inferred_share, list_rows, list_spots, short_file
+from hotloop.present.sentences import inferred_text
 from hotloop.present.terminal import report_text
-from hotloop.present.words import inferred_text
 from hotloop.store.sources import read_sources
 
 from .loops import FILE, MS, finding, make_loop, with_findings

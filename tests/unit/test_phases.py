@@ -106,4 +106,4 @@ def test_every_cause_has_a_page_and_an_action():
         assert "Recognised by:" in text, name
         assert "What to do:" in text, name
         assert module.CAUSE.action, name
-        assert callable(module.look), name
+        assert callable(module.find), name

@@ -9,19 +9,23 @@ from hotloop.model import shard as m
 from hotloop.store import schema as s
 from hotloop.store.samples import read_samples
 
-WORD = st.integers(0, (1 << 64) - 1)
+HALF = st.integers(0, (1 << 32) - 1)
 
 
 class Blocks:
     """As much of store.blocks.Blocks as the decoder asks for: one place, two stacks, and these samples."""
 
-    def __init__(self, samples: list[tuple[int, int]]) -> None:
+    def __init__(self, samples: list[tuple[int, ...]]) -> None:
         self.head = {s.H_SAMPLE_NS: 1000}
         self.problems: list[str] = []
-        self._items = {s.PLACES: [(0, 0, 0, 0, 7 | 5 << 32, 0)], s.STACKS: [(0,), (1,)], s.SAMPLES: samples}
+        self._items: dict[int, list[tuple[int, ...]]] = {
+            s.PLACES: [(0, 0, 0, 0, 7, 5, 0)],
+            s.STACKS: [(0, 0), (1, 0)],
+            s.SAMPLES: samples,
+        }
 
     def items(self, kind: int) -> list[tuple[int, ...]]:
-        return self._items[kind]  # type: ignore[return-value]
+        return self._items[kind]
 
     def name(self, at: int, size: int) -> str:
         return "x"
@@ -30,34 +34,33 @@ class Blocks:
         return self.head.get(at, 0)
 
 
-def decode(*samples: tuple[int, int]) -> tuple[m.Sample, ...]:
+def decode(*samples: tuple[int, ...]) -> tuple[m.Sample, ...]:
     return read_samples(Blocks(list(samples)), paths=3, tracks=1).counts  # type: ignore[arg-type]
 
 
 def test_a_sample_of_an_earlier_version_has_no_state():
-    assert decode((1 | 2 << 32, 0 | 5 << 32)) == (m.Sample(1, 2, 0, 5, False, m.UNKNOWN, False),)
+    assert decode((1, 2, 0, 5)) == (m.Sample(1, 2, 0, 5, False, m.UNKNOWN, False),)
 
 
 def test_state_and_flags_lie_above_the_path():
     path = 2 | m.WANTS_GIL << s.SAMPLE_STATE_SHIFT | s.SAMPLE_EARLY
-    assert decode((1 | path << 32, 0 | 5 << 32)) == (m.Sample(1, 2, 0, 5, True, m.WANTS_GIL, False),)
+    assert decode((1, path, 0, 5)) == (m.Sample(1, 2, 0, 5, True, m.WANTS_GIL, False),)
     path = 2 | m.RUNNING << s.SAMPLE_STATE_SHIFT | s.SAMPLE_HOLDS_GIL
-    assert decode((1 | path << 32, 0 | 5 << 32)) == (m.Sample(1, 2, 0, 5, False, m.RUNNING, True),)
+    assert decode((1, path, 0, 5)) == (m.Sample(1, 2, 0, 5, False, m.RUNNING, True),)
 
 
 def test_one_stack_in_several_states_is_several_samples():
-    words = [(1 | (2 | state << s.SAMPLE_STATE_SHIFT) << 32, 0 | 5 << 32) for state in range(4)]
-    found = decode(*words)
+    found = decode(*((1, 2 | state << s.SAMPLE_STATE_SHIFT, 0, 5) for state in range(4)))
     assert [x.state for x in found] == [m.UNKNOWN, m.RUNNING, m.BLOCKED, m.WANTS_GIL]
     assert sum(x.times for x in found) == 20
 
 
-@given(st.lists(st.tuples(WORD, WORD), max_size=20))
+@given(st.lists(st.tuples(HALF, HALF, HALF, HALF), max_size=20))
 def test_any_words_give_samples_that_refer_to_what_is_there(words):
     blocks = Blocks(words)
     found = read_samples(blocks, paths=3, tracks=1).counts  # type: ignore[arg-type]
     for x in found:
         assert (0 <= x.stack < 2, 0 <= x.path < 3, x.track in (-1, 0), x.state in range(4)) == (True,) * 4
-    left_out = sum(second >> 32 > 0 for _, second in words) - len(found)
+    left_out = sum(times > 0 for *_, times in words) - len(found)
     assert left_out >= 0
     assert bool(blocks.problems) >= bool(left_out)

@@ -21,7 +21,7 @@ from hotloop.model.sheet import (
     sheet_of_iterations,
     split_exactly,
 )
-from hotloop.record.blocks import close_books, component_block, episode_block, rollout_block
+from hotloop.printing.blocks import close_books, component_block, episode_block, rollout_block
 
 from .shards import ROOT, WAIT, node, shard
 

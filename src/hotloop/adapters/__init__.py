@@ -5,7 +5,7 @@ What lives here: the list of them. Who may touch it: hooks (`integrations`), the
 nothing of ours but `model`. A new library is a file beside this one and its name in the list; `docs/adapters.md` shows how.
 """
 
-from ..model import roles
+from ..model import role
 from ..model.adapter import Adapter, Kind, Target
 from . import gymnasium, logs, named, rllib, stable_baselines3, torch, torchrl, workers
 
@@ -14,4 +14,4 @@ ADAPTERS: tuple[Adapter, ...] = (
     *named.ADAPTERS,
 )
 
-__all__ = ["ADAPTERS", "Adapter", "Kind", "Target", "roles"]
+__all__ = ["ADAPTERS", "Adapter", "Kind", "Target", "role"]

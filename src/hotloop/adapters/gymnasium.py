@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..model import roles
+from ..model import role as r
 from ..model.adapter import Adapter, Target
 
 _INNER = ("env", "venv", "_env", "envs", "vec_env")  # where wrappers keep what they wrap
@@ -61,7 +61,6 @@ ADAPTER = Adapter(
     "env library",
     packages=("gymnasium", "gym"),
     tried="gymnasium 0.29 to 1.4",
-    noted=("gymnasium",),
-    targets=tuple(Target("gymnasium.envs.registration", name, roles.ENV_MAKE) for name in ("make", "make_vec")),
+    targets=tuple(Target("gymnasium.envs.registration", name, r.ENV_MAKE) for name in ("make", "make_vec")),
     resets_in_next_step=resets_in_next_step,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import roles
+from ..model import role as r
 from ..model.adapter import Adapter, Target
 
 _PACKAGES = ("logging", "tensorboard", "tensorboardX", "wandb", "mlflow", "neptune", "loguru", "tqdm", "csv", "aim",
@@ -33,7 +33,7 @@ def _install(patches: Any, module: Any) -> None:
 
     for name in _WRITER:
         if name in vars(module.SummaryWriter):
-            patches.wrap(module.SummaryWriter, name, roles.TENSORBOARD, wrote if name == "add_scalar" else None)
+            patches.wrap(module.SummaryWriter, name, r.TENSORBOARD, wrote if name == "add_scalar" else None)
 
 
 ADAPTER = Adapter(
@@ -42,7 +42,7 @@ ADAPTER = Adapter(
     packages=_PACKAGES,
     tried="tensorboard 2.21",
     opaque=True,
-    targets=(Target("builtins", "print", roles.PRINT), Target("logging", "Logger.handle", roles.LOGGING)),
+    targets=(Target("builtins", "print", r.PRINT), Target("logging", "Logger.handle", r.LOGGING)),
     modules=("builtins", "torch.utils.tensorboard.writer", "tensorboardX.writer"),
     install=_install,
 )

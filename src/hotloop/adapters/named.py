@@ -11,11 +11,8 @@ _NAMES: dict[Owner, str] = {
     "pytorch_lightning",
     "tensor runtime": "numpy jax jaxlib flax optax tensorflow scipy triton cupy numba",
 }
-_NOTED = ("numpy", "jax")
 _OPAQUE = ("numpy", "scipy")
 
 ADAPTERS = tuple(
-    Adapter(name, owner, (name,), noted=(name,) if name in _NOTED else (), opaque=name in _OPAQUE)
-    for owner, names in _NAMES.items()
-    for name in names.split()
+    Adapter(name, owner, (name,), opaque=name in _OPAQUE) for owner, names in _NAMES.items() for name in names.split()
 )

@@ -36,7 +36,6 @@ ADAPTER = Adapter(
     "RL framework",
     packages=("ray", "rllib"),
     tried="ray 2.60, new API stack",
-    noted=("ray",),
     opaque=True,
     modules=("ray.rllib.algorithms.algorithm",),
     install=_install,

@@ -5,18 +5,18 @@ Environments, policies and replay buffers are recognised as any others are; what
 
 from __future__ import annotations
 
-from ..model import roles
+from ..model import role as r
 from ..model.adapter import Adapter, Kind, Target
 
 _ALGORITHM = {
-    "collect_rollouts": roles.ROLLOUT,
-    "train": roles.TRAIN,
-    "save": roles.SAVE,
-    "dump_logs": roles.LOGGING,
-    "_dump_logs": roles.LOGGING,
-    "_update_info_buffer": roles.BOOKKEEPING,
-    "_store_transition": roles.STORE,
-    "_sample_action": roles.FORWARD,
+    "collect_rollouts": r.ROLLOUT,
+    "train": r.TRAIN,
+    "save": r.SAVE,
+    "dump_logs": r.LOGGING,
+    "_dump_logs": r.LOGGING,
+    "_update_info_buffer": r.BOOKKEEPING,
+    "_store_transition": r.STORE,
+    "_sample_action": r.FORWARD,
 }
 _CALLBACK = ("on_step", "on_rollout_start", "on_rollout_end", "update_locals")
 
@@ -25,16 +25,15 @@ ADAPTER = Adapter(
     "RL framework",
     packages=("stable_baselines3", "sb3_contrib", "rl_zoo3"),
     tried="stable_baselines3 2.3 to 2.9",
-    noted=("stable_baselines3", "sb3_contrib"),
     targets=(
-        Target("stable_baselines3.common.evaluation", "evaluate_policy", roles.EVALUATE),
-        Target("stable_baselines3.common.logger", "Logger.dump", roles.LOGGING),
-        Target("stable_baselines3.common.env_util", "make_vec_env", roles.ENV_MAKE),
+        Target("stable_baselines3.common.evaluation", "evaluate_policy", r.EVALUATE),
+        Target("stable_baselines3.common.logger", "Logger.dump", r.LOGGING),
+        Target("stable_baselines3.common.env_util", "make_vec_env", r.ENV_MAKE),
     ),
     kinds=(
         Kind("BaseAlgorithm", _ALGORITHM, derived=True),
-        Kind("BaseBuffer", {"get": roles.SAMPLE, "compute_returns_and_advantage": roles.ADVANTAGE}),
-        Kind("BaseCallback", dict.fromkeys(_CALLBACK, roles.CALLBACK)),
-        Kind("", {"save": roles.SAVE}),
+        Kind("BaseBuffer", {"get": r.SAMPLE, "compute_returns_and_advantage": r.ADVANTAGE}),
+        Kind("BaseCallback", dict.fromkeys(_CALLBACK, r.CALLBACK)),
+        Kind("", {"save": r.SAVE}),
     ),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..model import roles
+from ..model import role as r
 from ..model.adapter import Adapter, Target
 
 
@@ -19,16 +19,15 @@ ADAPTER = Adapter(
     "tensor runtime",
     packages=("torch", "torchgen", "functorch"),
     tried="torch 2.13",
-    noted=("torch",),
     opaque=True,
     targets=(
-        Target("torch", "autograd.backward", roles.BACKWARD),
-        Target("torch", "autograd.grad", roles.BACKWARD),
-        Target("torch", "optim.Optimizer.zero_grad", roles.ZERO_GRAD),
-        Target("torch", "nn.Module.load_state_dict", roles.STATE_COPY),
-        Target("torch", "nn.Module.state_dict", roles.STATE_COPY),
-        Target("torch", "save", roles.SAVE),
-        Target("torch", "load", roles.LOAD),
+        Target("torch", "autograd.backward", r.BACKWARD),
+        Target("torch", "autograd.grad", r.BACKWARD),
+        Target("torch", "optim.Optimizer.zero_grad", r.ZERO_GRAD),
+        Target("torch", "nn.Module.load_state_dict", r.STATE_COPY),
+        Target("torch", "nn.Module.state_dict", r.STATE_COPY),
+        Target("torch", "save", r.SAVE),
+        Target("torch", "load", r.LOAD),
     ),
     modules=("torch",),
     install=_install,

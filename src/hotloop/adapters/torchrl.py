@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..model import roles
+from ..model import role as r
 from ..model.adapter import Adapter, Target
 
 _ENVS, _BUFFERS = "torchrl.envs.common", "torchrl.data.replay_buffers.replay_buffers"
@@ -26,14 +26,14 @@ def _install(patches: Any, module: Any) -> None:
     elif module.__name__.endswith("advantages"):
         base = module.ValueEstimatorBase
         # `__call__` is nn.Module's: an attribute of this class that goes around it
-        patches.put(base, "__call__", patches.hooked(base.__call__, roles.ADVANTAGE))
+        patches.put(base, "__call__", patches.hooked(base.__call__, r.ADVANTAGE))
     else:
         for kind in ("Collector", "SyncDataCollector"):
             cls = getattr(module, kind, None)
             if cls is not None and "rollout" in vars(cls):
-                patches.wrap(cls, "rollout", roles.ROLLOUT, _collected)
+                patches.wrap(cls, "rollout", r.ROLLOUT, _collected)
                 if "_update_traj_ids" in vars(cls):
-                    patches.wrap(cls, "_update_traj_ids", roles.BOOKKEEPING)
+                    patches.wrap(cls, "_update_traj_ids", r.BOOKKEEPING)
 
 
 def _collected(args: tuple[Any, ...], result: Any, phase: int) -> None:
@@ -41,7 +41,7 @@ def _collected(args: tuple[Any, ...], result: Any, phase: int) -> None:
 
 
 def _rollout(patches: Any, original: Any) -> Any:
-    evaluation = patches.hooked(original, roles.EVALUATE)
+    evaluation = patches.hooked(original, r.EVALUATE)
 
     @functools.wraps(original)
     def rollout(env: Any, *args: Any, **keywords: Any) -> Any:
@@ -56,15 +56,14 @@ ADAPTER = Adapter(
     "RL framework",
     packages=("torchrl", "tensordict"),
     tried="torchrl 0.14",
-    noted=("torchrl", "tensordict"),
     opaque=True,
     targets=(
-        Target(_ENVS, "EnvBase.step", roles.COUNTED_STEP, _steps),
-        Target(_ENVS, "EnvBase.step_and_maybe_reset", roles.COUNTED_STEP, _steps),
-        Target(_ENVS, "EnvBase.reset", roles.RESET),
-        Target(_BUFFERS, "ReplayBuffer.extend", roles.STORE),
-        Target(_BUFFERS, "ReplayBuffer.add", roles.STORE),
-        Target(_BUFFERS, "ReplayBuffer.sample", roles.SAMPLE),
+        Target(_ENVS, "EnvBase.step", r.COUNTED_STEP, _steps),
+        Target(_ENVS, "EnvBase.step_and_maybe_reset", r.COUNTED_STEP, _steps),
+        Target(_ENVS, "EnvBase.reset", r.RESET),
+        Target(_BUFFERS, "ReplayBuffer.extend", r.STORE),
+        Target(_BUFFERS, "ReplayBuffer.add", r.STORE),
+        Target(_BUFFERS, "ReplayBuffer.sample", r.SAMPLE),
     ),
     modules=(_ENVS, "torchrl.objectives.value.advantages", "torchrl.collectors._single", "torchrl.collectors.collectors"),
     install=_install,

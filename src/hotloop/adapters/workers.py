@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import roles
+from ..model import role as r
 from ..model.adapter import Adapter, Target
 
 _PACKAGES = ("multiprocessing", "concurrent", "socket", "socketserver", "ssl", "selectors", "asyncio", "threading", "queue",
@@ -37,9 +37,9 @@ ADAPTER = Adapter(
     packages=_PACKAGES,
     opaque=True,
     targets=(
-        Target("multiprocessing.process", "BaseProcess.start", roles.WORKER_START),
+        Target("multiprocessing.process", "BaseProcess.start", r.WORKER_START),
         *(
-            Target(f"concurrent.futures.{pool}", f"{pool.title()}PoolExecutor.{method}", roles.WORKER_START)
+            Target(f"concurrent.futures.{pool}", f"{pool.title()}PoolExecutor.{method}", r.WORKER_START)
             for pool in ("thread", "process")
             for method in ("__init__", "shutdown")
         ),

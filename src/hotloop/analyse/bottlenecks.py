@@ -14,13 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, WAITING, Operation
-from ..model.listing import GARBAGE, STARTING, Entry, Listing, Own, OwnCost, share_out_own_times
+from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, WAITING
+from ..model.listing import GARBAGE, STARTING, Entry, Listing, Own
 from .advice import CRITICAL, GPU_MEMORY, MEMORY, SLOW, sentences_for
 from .categories import categorise
-from .diagnosis import Diagnosis
 
-MB = 1 << 20
 NOT_AT_WORK = "not at work"  # waiting, unattributed or profiler, where the source does not tell them apart
 CRITICAL_PERCENT, SLOW_MS, LARGE_MB = 30.0, 100.0, 100.0
 LEAST_GAIN_PERCENT = 2.0  # what `hotloop ab` calls no difference, by default
@@ -108,42 +106,6 @@ def levels_of(time_percent: float, avg_ms: float, peak_mb: float = 0.0, gpu_mb: 
         GPU_MEMORY: gpu_mb > LARGE_MB,
     }
     return tuple(level for level, yes in reached.items() if yes)
-
-
-def list_operations(diagnosis: Diagnosis) -> Listing:
-    """A session's operations."""
-    own, books = share_out_own_times(diagnosis.sheet, diagnosis.ledger.tree) if diagnosis.sheet else ({}, None)
-    shown = diagnosis.user_operations
-    q = diagnosis.quality
-    held = q.held_across_yield.items()
-    return Listing(
-        source=diagnosis.path,
-        entries=tuple(_entry(o, diagnosis.wall_ns, own.get((o.name, o.kind), Own())) for o in shown),
-        wall_s=diagnosis.wall_ns / 1e9,
-        coverage=diagnosis.numbers.coverage,
-        books=books,
-        losses=q.losses,
-        own_cost=OwnCost(q.own_cost_ns, q.own_cost_error_ns, q.profiler_share),
-        lower_bounds=sum(o.union_high_ns > o.union_ns for o in shown),
-        problems=(
-            *(f"process {pid} died; what it had recorded is included" for pid in q.died),
-            *(f"'{name}' is held across a yield ({site}): use @profile_function on the generator" for name, site in held),
-            *q.problems,
-        ),
-    )
-
-
-def _entry(o: Operation, wall_ns: int, own: Own) -> Entry:
-    return Entry(
-        name=o.name,
-        calls=o.calls,
-        total_s=o.busy_ns / 1e9,
-        mean_s=o.mean_ns / 1e9,
-        share=min(1.0, o.union_ns / wall_ns) if wall_ns else 0.0,
-        own=own,
-        memory_peak_mb=o.rise_max_bytes / MB if o.peak_readings or o.end_readings else None,
-        gpu_memory_peak_mb=o.gpu_peak_bytes / MB if o.gpu_peak_bytes else None,
-    )
 
 
 def find_bottlenecks(listing: Listing, min_calls: int = 10, patterns: Sequence[tuple[str, str]] = ()) -> Analysis:

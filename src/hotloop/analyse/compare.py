@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import UsageError
 from ..model.sheet import split_exactly
 from . import stats
-from .doubts import Quality, find_refusals, judge_quality
+from .refusals import Quality, find_refusals, judge_quality
 from .runs import OWN, UNTRACKED, Floats, Run
 from .stats import Interval
 

@@ -25,7 +25,7 @@ from .devices import Devices, summarise_devices, summarise_reads
 from .environments import Environment, find_stragglers, list_environments
 from .findings.engine import check_causes, find_findings
 from .iterations import Iterations, read_iterations
-from .lines import Line, Look, fold_lines, list_lines, read_looks
+from .lines import Line, Stack, fold_lines, list_lines, read_stacks
 from .owners import Owners, known_owners, owners_between, share_out
 from .phases import Phases, find_phases
 from .timeline import Timeline, make_timeline
@@ -71,7 +71,7 @@ class Diagnosis:
     owners: dict[str, int]  # nanoseconds of the main track
     sites: dict[str, str]  # label -> file:line where it was first opened
     quality: Quality
-    looks: tuple[Look, ...] = field(repr=False)  # every distinct stack
+    stacks: tuple[Stack, ...] = field(repr=False)  # every distinct stack
     phases: Phases  # of the main track
     lines: tuple[Line, ...]
     environments: tuple[Environment, ...]
@@ -186,9 +186,9 @@ def diagnose(session: SessionData, select: Collection[str] = (), ignore: Collect
     sites = {x.name: x.site for s in reversed(session.shards) for x in s.labels if x.site}
     work = count_work(session.shards)
     environments = list_environments(session)
-    looks = read_looks(session.shards, ledger)
+    stacks = read_stacks(session.shards, ledger)
     blocks = {file: source.blocks for file, source in session.sources.items()}
-    phases = find_phases(ledger, looks, blocks)
+    phases = find_phases(ledger, stacks, blocks)
     loop_ns = job_loop_ns(session.shards, phases.numbers)
     return Diagnosis(
         session=session,
@@ -205,12 +205,14 @@ def diagnose(session: SessionData, select: Collection[str] = (), ignore: Collect
         operations=exact_across_processes(session, ledger.operations),
         ledger=ledger,
         sheet=sheet,
-        owners=_share_out(sheet, sites, ledger, looks, balance.track, known_owners(session.hooks)) if sheet and balance else {},
+        owners=_share_out(sheet, sites, ledger, stacks, balance.track, known_owners(session.hooks))
+        if sheet and balance
+        else {},
         sites=sites,
         quality=_quality(session, ledger),
-        looks=looks,
+        stacks=stacks,
         phases=phases,
-        lines=list_lines(looks, ledger, blocks),
+        lines=list_lines(stacks, ledger, blocks),
         environments=environments,
         stragglers=find_stragglers(environments, balance.track if balance else 0),
         resources=_resources(session.meta),
@@ -233,12 +235,12 @@ def _resources(meta: dict[str, Any]) -> dict[str, float]:
 
 
 def _share_out(
-    sheet: Sheet, sites: dict[str, str], ledger: Ledger, looks: Sequence[Look], track: int, known: Owners
+    sheet: Sheet, sites: dict[str, str], ledger: Ledger, stacks: Sequence[Stack], track: int, known: Owners
 ) -> dict[str, int]:
     """The main track's time by owner."""
     files = {name: site.rpartition(":")[0] for name, site in sites.items()}
     main = (
-        (x.branch, x.places[-1].file, x.count) for x in looks if x.places and (x.shard, x.track, x.early) == (0, track, False)
+        (x.branch, x.places[-1].file, x.count) for x in stacks if x.places and (x.shard, x.track, x.early) == (0, track, False)
     )
     return share_out(sheet, files, ledger.tree, owners_between(main, ledger.tree, known), known)
 

@@ -22,7 +22,7 @@ Blocks = Mapping[str, Sequence[tuple[int, int]]]  # by file: first and last line
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Stack:
     """One sampled stack: where in the tree of spans, which places, how often."""
 
     shard: int
@@ -57,9 +57,9 @@ _OURS = re.compile(r"[/\\]hotloop[/\\](record|integrations|adapters|store|run)[/
 _DEEP = re.compile(r"[/\\]hotloop[/\\]integrations[/\\]trace\.py$")  # what runs below it is the profiler's, torch's files too
 
 
-def read_looks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Look, ...]:
+def read_stacks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Stack, ...]:
     """Every distinct stack of a session."""
-    looks = []
+    stacks = []
     for index, shard in enumerate(shards):
         samples = shard.samples
         chains: list[tuple[m.Place, ...] | None] = []
@@ -75,13 +75,13 @@ def read_looks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Look, ...]:
             chain = chains[stack]
             if chain:
                 branch, early = ledger.branch_of[index][path], early and not all_early
-                looks.append(Look(index, track, branch, chain, count, early, state, holds_gil))
-    return tuple(looks)
+                stacks.append(Stack(index, track, branch, chain, count, early, state, holds_gil))
+    return tuple(stacks)
 
 
-def shards_with_states(looks: Iterable[Look]) -> set[int]:
+def shards_with_states(stacks: Iterable[Stack]) -> set[int]:
     """The processes whose sampler could tell what threads did."""
-    return {look.shard for look in looks if look.state != m.UNKNOWN}
+    return {stack.shard for stack in stacks if stack.state != m.UNKNOWN}
 
 
 def script_lines(session: SessionData) -> dict[str, set[int]]:
@@ -102,23 +102,23 @@ def responsible(places: Sequence[m.Place]) -> m.Place:
     return places[-1]
 
 
-def list_lines(looks: Sequence[Look], ledger: Ledger, blocks: Blocks) -> tuple[Line, ...]:
+def list_lines(stacks: Sequence[Stack], ledger: Ledger, blocks: Blocks) -> tuple[Line, ...]:
     """The lines of the loop, most seen first; between two events, with the phase their place in the program speaks for."""
-    known = phases_of_lines(looks, ledger)
+    known = phases_of_lines(stacks, ledger)
     totals: Counter[tuple[int, int]] = Counter()
     seen: Counter[tuple[int, int, m.Place, int]] = Counter()
     inner: dict[tuple[int, int, m.Place, int], Counter[m.Place]] = defaultdict(Counter)
     at_work: Counter[tuple[int, int, m.Place, int]] = Counter()
-    known_states = shards_with_states(looks)
-    for look in looks:
-        if look.early:
+    known_states = shards_with_states(stacks)
+    for stack in stacks:
+        if stack.early:
             continue
-        totals[look.shard, look.track] += look.count
-        key = look.shard, look.track, responsible(look.places), look.branch
-        seen[key] += look.count
-        inner[key][look.places[-1]] += look.count
-        if look.shard not in known_states or look.state in AT_WORK:
-            at_work[key] += look.count
+        totals[stack.shard, stack.track] += stack.count
+        key = stack.shard, stack.track, responsible(stack.places), stack.branch
+        seen[key] += stack.count
+        inner[key][stack.places[-1]] += stack.count
+        if stack.shard not in known_states or stack.state in AT_WORK:
+            at_work[key] += stack.count
     lines = []
     for (shard, track, place, branch), count in seen.most_common():
         top = ledger.tree[branch]
@@ -164,16 +164,16 @@ def plain_function(name: str) -> str:
 # ---- whose is the time between two events ----
 
 
-def phases_of_lines(looks: Iterable[Look], ledger: Ledger) -> dict[tuple[str, str], dict[int, int]]:
+def phases_of_lines(stacks: Iterable[Stack], ledger: Ledger) -> dict[tuple[str, str], dict[int, int]]:
     """By (file, function) of the user's code: its lines that were seen leading to work of a known phase."""
     votes: dict[tuple[str, str], dict[int, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
-    for look in looks:
-        branch = ledger.tree[look.branch]
-        if look.early or not branch.phase or branch.kind == m.INFERRED:
+    for stack in stacks:
+        branch = ledger.tree[stack.branch]
+        if stack.early or not branch.phase or branch.kind == m.INFERRED:
             continue
-        for place in look.places:
+        for place in stack.places:
             if owner_of(place.file) == YOURS:
-                votes[place.file, place.function][place.line][branch.phase] += look.count
+                votes[place.file, place.function][place.line][branch.phase] += stack.count
     return {
         key: {
             line: count.most_common(1)[0][0]

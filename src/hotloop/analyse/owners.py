@@ -93,10 +93,10 @@ def share_out(
     return {owner: ns for owner, ns in totals.most_common() if ns}
 
 
-def owners_between(looks: Iterable[tuple[int, str, int]], tree: Sequence[Branch], known: Owners = OWNER_OF) -> dict[str, int]:
+def owners_between(stacks: Iterable[tuple[int, str, int]], tree: Sequence[Branch], known: Owners = OWNER_OF) -> dict[str, int]:
     """Samples by owner, of (branch, innermost file, count), where no hooked call was open."""
     found: Counter[str] = Counter()
-    for branch, file, count in looks:
+    for branch, file, count in stacks:
         if tree[branch].kind in (ROOT, INFERRED) and file:
             found[owner_of(file, known)] += count
     return dict(found)

@@ -18,7 +18,7 @@ from ..model import shard as m
 from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, Branch, Ledger, accounts_of, find_containers
 from ..model.numbers import Numbers, take_numbers
 from ..model.sheet import split_exactly
-from .lines import Blocks, Look, guess_phase, phases_of_lines
+from .lines import Blocks, Stack, guess_phase, phases_of_lines
 
 FOR_OTHERS = frozenset({"(waiting: lock)", "(waiting: queue)", "(waiting: pipe)", "(waiting: select)"})
 BETWEEN = "between calls"  # what no hooked call measured
@@ -97,7 +97,7 @@ class Phases:
         return sum(p.total_ns for p in self.phases if p.code == code) / self.loop_ns if self.loop_ns else 0.0
 
 
-def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: int = 0) -> Phases:
+def find_phases(ledger: Ledger, stacks: Sequence[Stack], blocks: Blocks, shard: int = 0) -> Phases:
     """The phases of a process's main thread."""
     accounts, parts = accounts_of(ledger.tree), _parts_of(ledger.tree)
     track = next((b.track for b in ledger.balances if b.shard == shard), 0)
@@ -127,8 +127,8 @@ def find_phases(ledger: Ledger, looks: Sequence[Look], blocks: Blocks, shard: in
             name = ledger.tree[parts[at]].name.removeprefix(f"{ph.phase_name(code)}/") or "(no name)"
             direct[code][name] += ns
             waiting[code][name] += ns if waits else 0
-    own_looks = [x for x in looks if (x.shard, x.track) == (shard, track)]
-    inferred.update(_divide(mixed, inferred, ledger, own_looks, blocks))
+    own_stacks = [x for x in stacks if (x.shard, x.track) == (shard, track)]
+    inferred.update(_divide(mixed, inferred, ledger, own_stacks, blocks))
     for code, ns in _wait_for(handed, ledger, shard, track).items():
         direct[code][FOR_WORKERS] += ns
         waiting[code][FOR_WORKERS] += ns
@@ -176,7 +176,7 @@ def _wait_for(handed: int, ledger: Ledger, shard: int, track: int) -> Counter[in
 
 
 def _divide(
-    mixed: list[tuple[int, int, int]], alike: Counter[int], ledger: Ledger, looks: Sequence[Look], blocks: Blocks
+    mixed: list[tuple[int, int, int]], alike: Counter[int], ledger: Ledger, stacks: Sequence[Stack], blocks: Blocks
 ) -> Counter[int]:
     """What lies between events of two phases, by the lines it was spent at; by the next event where too few were seen."""
     total = sum(ns for _, _, ns in mixed)
@@ -185,11 +185,11 @@ def _divide(
         plain[after] += ns
     if not total:
         return plain
-    known = phases_of_lines(looks, ledger)
+    known = phases_of_lines(stacks, ledger)
     seen: Counter[int] = Counter()
-    for look in looks:
-        if not look.early and ledger.tree[look.branch].kind in (m.ROOT, m.INFERRED):
-            seen[guess_phase(look.places, known, blocks)] += look.count
+    for stack in stacks:
+        if not stack.early and ledger.tree[stack.branch].kind in (m.ROOT, m.INFERRED):
+            seen[guess_phase(stack.places, known, blocks)] += stack.count
     del seen[0]
     if sum(seen.values()) < _LEAST_SAMPLES:
         return plain

@@ -54,7 +54,7 @@ def analyze(
     from ..analyse.bottlenecks import find_bottlenecks
     from ..present.analysis import analysis_text
     from ..present.detailed import detailed_data
-    from ..record.summary import escape
+    from ..printing.text import escape
     from .files import save_bytes
 
     listing, raw_data = _read(source)
@@ -104,12 +104,13 @@ def _read(source: str) -> tuple[Any, dict[str, Any]]:
         from ..store.foreign import read_report
 
         return read_report(source)
-    from ..analyse.bottlenecks import list_operations
     from ..present.detailed import session_report
+    from ..store.foreign import parse_report
     from .reading import read_diagnosis
 
     diagnosis = read_diagnosis(source)
-    return list_operations(diagnosis), session_report(diagnosis)
+    data = session_report(diagnosis)
+    return parse_report(diagnosis.path, data), data
 
 
 def _dump(data: Any) -> str:
@@ -117,7 +118,7 @@ def _dump(data: Any) -> str:
 
 
 def _next(source: str, charts: str | None, detailed: str | None) -> str:
-    from ..record.summary import escape
+    from ..printing.text import escape
 
     name = escape(shlex.quote(source))
     if charts is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..analyse.predictions import Outcome
     from ..experiment.reading import Recorded
 
-DESPITE = ("work", "machine", "dropped", "loop")  # analyse.doubts.REASONS; importing them would load SciPy for every `--help`
+DESPITE = ("work", "machine", "dropped", "loop")  # analyse.refusals.REASONS; importing them would load SciPy for every `--help`
 
 
 @click.command()

@@ -46,7 +46,7 @@ def report(
     hotloop report runs/run1-20260101-120000 --html report.html
     hotloop report runs/run1-20260101-120000 --view components
     """
-    from ..record.summary import escape
+    from ..printing.text import escape
     from .reading import read_diagnosis
 
     for target in (html, charts, text):
@@ -93,7 +93,7 @@ def _json(diagnosis: Diagnosis) -> str:
 
 
 def _view(diagnosis: Diagnosis, view: str) -> str:
-    from ..record.blocks import view_text
+    from ..printing.blocks import view_text
 
     return view_text(view, diagnosis.learner, diagnosis.ledger, diagnosis.resources)
 
@@ -101,7 +101,7 @@ def _view(diagnosis: Diagnosis, view: str) -> str:
 def _write_logs(diagnosis: Diagnosis, folder: str, as_json: bool) -> None:
     from ..errors import HotloopError
     from ..present.json import report_data
-    from ..record.logs import write_logs
+    from ..printing.logs import write_logs
 
     try:
         written = write_logs(Path(folder), diagnosis.name, report_data(diagnosis), _view(diagnosis, "episodes"))

@@ -102,8 +102,8 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
     from ..errors import HotloopError
     from ..present.detailed import session_report
     from ..present.html import html_bytes
+    from ..present.sentences import how_text
     from ..present.terminal import report_text, show_report
-    from ..present.words import how_text
     from ..store.findings import write_findings
     from ..store.reader import read_session
     from ..store.sources import keep_sources

@@ -64,7 +64,7 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
     from rich.console import Console
 
     from ..present.listing import list_table
-    from ..record.summary import escape
+    from ..printing.text import escape
 
     Console(legacy_windows=False).print(list_table(rows))
     for row in rows:

@@ -12,9 +12,9 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..model import role as r
 from ..model import shard as m
 from ..model.phase import COLLECT, EVAL, LEARN, NONE, PHASE_NAMES, STARTUP
-from ..model.roles import COUNT_NOTHING, MAYBE_STEP, SPAN, TRIAL, Role
 from .environments import Trial
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ class Patches:
         zone: Zone = self.recorder.zone(name, kind, phase, owns, part in MARKED)
         return zone
 
-    def hooked(self, function: Any, role: Role, after: Callable[..., Any] | None = None, every: int = 1) -> Any:
+    def hooked(self, function: Any, role: r.Role, after: Callable[..., Any] | None = None, every: int = 1) -> Any:
         """The function with its role. Generators keep their spans over their running stretches."""
         code = getattr(function, "__code__", None)
         if code is not None and code.co_flags & 0x220:
             from ..record.functions import decorate
 
             return decorate(self.recorder, self.zone(role.part, role.phase, role.owns), function)
-        if role.kind == TRIAL and after is None:
+        if role.kind == r.TRIAL and after is None:
             after = Trial()
         zones = [self.zone(role.part, role.phase, role.owns), None, None, None]
         if role.phase == NONE:
@@ -93,11 +93,11 @@ class Patches:
     def waiting(self, function: Any, name: str) -> Any:
         """The function as a known wait."""
         zone = self.recorder.zone(f"(waiting: {name})", m.WAIT, NONE, True)
-        return self.recorder.hook(function, SPAN, (zone, None, None, None), NONE, 0, 0, COUNT_NOTHING, None, 1)
+        return self.recorder.hook(function, r.SPAN, (zone, None, None, None), NONE, 0, 0, r.COUNT_NOTHING, None, 1)
 
     # ---- exchanging ----
 
-    def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., Any] | None = None, every: int = 1) -> None:
+    def wrap(self, owner: Any, name: str, role: r.Role, after: Callable[..., Any] | None = None, every: int = 1) -> None:
         """Exchange one attribute of a class or module; what it inherits is left alone."""
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
 
@@ -136,7 +136,7 @@ class Patches:
         """A method that may be an environment's step; where its results show that it is none, it is put back."""
         trial = Trial()
         before = vars(owner).get(name)
-        self.wrap(owner, name, MAYBE_STEP, trial)
+        self.wrap(owner, name, r.MAYBE_STEP, trial)
         hooked = vars(owner).get(name)
 
         def give_up() -> None:
@@ -188,7 +188,7 @@ class Patches:
                 self.note(f"a hook could not be removed ({error})")
 
 
-def revive(function: Any, role: Role) -> Any:
+def revive(function: Any, role: r.Role) -> Any:
     """In another process: a function that was hooked where it was pickled."""
     from ..record.backend import recorder
 
@@ -229,7 +229,7 @@ def is_plain(function: Any) -> bool:
     return isinstance(function, types.FunctionType) and not function.__code__.co_flags & 0x2A0
 
 
-def _part(role: Role, phase: int) -> str:
+def _part(role: r.Role, phase: int) -> str:
     return "policy" if role.part == "forward" and phase != LEARN else role.part
 
 

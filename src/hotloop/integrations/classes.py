@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from ..adapters import ADAPTERS
-from ..model import roles
+from ..model import role as r
 from ..model.adapter import Adapter
 from . import _patch as p
 
@@ -71,7 +71,7 @@ class Classes:
                 self._patches.try_out(cls, "step")
 
     def _env(self, cls: type, methods: dict[str, Any]) -> None:
-        for name, role in (("step", roles.STEP), ("reset", roles.RESET), ("step_wait", roles.STEP), ("render", roles.RENDER)):
+        for name, role in (("step", r.STEP), ("reset", r.RESET), ("step_wait", r.STEP), ("render", r.RENDER)):
             if name in methods:
                 self._patches.wrap(cls, name, role)
 
@@ -80,7 +80,7 @@ class Classes:
         base: Any = sys.modules["torch"].nn.Module
         for name in methods:
             if not name.startswith("_") and name != "forward" and not hasattr(base, name):
-                self._models.wrap(cls, name, roles.FORWARD, self._torch.look, p.EVERY)
+                self._models.wrap(cls, name, r.FORWARD, self._torch.look, p.EVERY)
 
     def _other(self, cls: type, methods: dict[str, Any]) -> None:
         stores = [name for name in STORES if callable(getattr(cls, name, None))]
@@ -88,15 +88,15 @@ class Classes:
         if stores and samples and not hasattr(cls, "log_prob"):
             for name in (*stores, *samples):
                 if name in vars(cls) and isinstance(vars(cls)[name], FunctionType):
-                    self._patches.wrap(cls, name, roles.SAMPLE if name in samples else roles.STORE)
+                    self._patches.wrap(cls, name, r.SAMPLE if name in samples else r.STORE)
         for name in methods:
             self._function(cls, name)
 
     def _function(self, owner: Any, name: str) -> None:
         if _EVALUATES.fullmatch(name):
-            self._patches.wrap(owner, name, roles.EVALUATE)
+            self._patches.wrap(owner, name, r.EVALUATE)
         elif _ADVANTAGES.fullmatch(name):
-            self._patches.wrap(owner, name, roles.ADVANTAGE)
+            self._patches.wrap(owner, name, r.ADVANTAGE)
 
     def look_at_functions(self, modules: list[Any]) -> None:
         """Functions of the script's modules, by their names; called when its loop begins."""

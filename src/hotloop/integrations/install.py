@@ -104,7 +104,7 @@ class Hooks:
             try:
                 before = patches.count
                 patches.apply(adapter, module)
-                versions = [f", {package} {version}" for package, version in loaded_versions(adapter.noted).items()]
+                versions = [f", {package} {version}" for package, version in loaded_versions(adapter.packages).items()]
                 self._say(adapter.name, "live", "".join((f"{name}: {patches.count - before} hooks", *versions)))
             except Exception as error:  # a version of the library that we do not know
                 known = f" (tried with {adapter.tried})" if adapter.tried else ""

@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..model import roles
+from ..model import role as r
 from ..model.phase import COLLECT, LEARN, STARTUP
 from ..record import imports
 from . import _patch as p
@@ -29,22 +29,22 @@ _EVERY_UPDATE = 16
 def install(patches: p.Patches, torch: Any) -> None:
     watch = _Watch(patches, torch)
     patches.look = watch.model_called
-    patches.wrap(torch.nn.Module, "__call__", roles.FORWARD, watch.model_called, p.EVERY)
+    patches.wrap(torch.nn.Module, "__call__", r.FORWARD, watch.model_called, p.EVERY)
     traced = patches.part("traced")
     for name in ("tensor", "as_tensor", "from_numpy"):
-        traced.exchange(torch, name, lambda made: traced.hooked(traced.hooked(made, roles.MAKE_TENSOR), roles.FROM_LIST))
+        traced.exchange(torch, name, lambda made: traced.hooked(traced.hooked(made, r.MAKE_TENSOR), r.FROM_LIST))
     for name in _LOSSES:
         if hasattr(torch.nn.functional, name):
-            traced.wrap(torch.nn.functional, name, roles.LOSS)
+            traced.wrap(torch.nn.functional, name, r.LOSS)
     _step_aside_for_compilers(patches, torch)
     imports.when_imported("torch._dynamo.callback", lambda module: _watch_compiler(patches, module))
     for name in ("clip_grad_norm_", "clip_grad_value_"):
-        patches.wrap(torch.nn.utils.clip_grad, name, roles.CLIP_GRAD)
+        patches.wrap(torch.nn.utils.clip_grad, name, r.CLIP_GRAD)
         patches.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
     _hook_steps(patches, torch.optim.Optimizer, watch)
     import copy
 
-    patches.wrap(copy, "deepcopy", roles.COPY)
+    patches.wrap(copy, "deepcopy", r.COPY)
     for module in (sys.modules[__name__], reads, lines):
         p.hide_from_dynamo(torch, module)
     if patches.trace is not None:
@@ -122,7 +122,7 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
         patches.recorder.expect_updates()
         if p.is_ours(function):
             return function
-        return patches.hooked(original(function), roles.OPTIMIZER, watch.updated)
+        return patches.hooked(original(function), r.OPTIMIZER, watch.updated)
 
     patches.put(optimizer, "profile_hook_step", staticmethod(profile_hook_step))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from .roles import Role
+from .role import Role
 
 Owner = Literal["env library", "RL framework", "tensor runtime", "IPC", "logging"]
 OWNERS: frozenset[str] = frozenset(get_args(Owner))
@@ -43,7 +43,6 @@ class Adapter:
     owner: Owner
     packages: tuple[str, ...]  # top-level names: their files are the owner's, their classes `kinds` are looked for among
     tried: str = ""  # with which versions
-    noted: tuple[str, ...] = ()  # packages whose version a session notes
     opaque: bool = False  # no environment, buffer or model of a training loop is defined there: its classes are passed by
     targets: tuple[Target, ...] = ()
     kinds: tuple[Kind, ...] = ()

@@ -14,7 +14,7 @@ from unicodedata import combining, east_asian_width
 from ..analyse.advice import CRITICAL, GPU_MEMORY, MEMORY, SLOW
 from ..analyse.bottlenecks import NOT_AT_WORK, Advice, Analysis, Bottleneck
 from ..model.ledger import UNATTRIBUTED
-from ..record.summary import escape, join, losses_text, own_cost_text
+from ..printing.text import escape, join, losses_text, own_cost_text
 
 TOP = 10
 MOST_ADVICE = 20

@@ -14,7 +14,7 @@ from ..analyse.compare import EQUIVALENT, UNDECIDED, Comparison, Component, Retu
 from ..analyse.predictions import Outcome
 from ..analyse.runs import SINGULAR
 from ..analyse.stats import ADJUSTED, PAIRED, Interval
-from ..record.summary import escape
+from ..printing.text import escape
 from .units import duration_text
 
 VERSION = 1

@@ -9,8 +9,9 @@ import time
 from typing import Any
 
 from ..analyse.bottlenecks import Analysis, Bottleneck, Category
-from ..analyse.diagnosis import Diagnosis
-from ..record.summary import books_data, escape, readings_data
+from ..analyse.diagnosis import Diagnosis, Quality
+from ..printing.summary import books_data, readings_data
+from ..printing.text import escape
 from ..store.findings import finding_data
 from .json import phases_data
 
@@ -86,6 +87,8 @@ def session_report(diagnosis: Diagnosis) -> dict[str, Any]:
             "direct_coverage": diagnosis.numbers.measured_share,
             "phases": {escape(row["phase"]): row for row in phases_data(diagnosis)},
             "findings": [finding_data(f) for f in diagnosis.findings],
+            "lower_bounds": sum(o.union_high_ns > o.union_ns for o in shown),
+            "problems": [escape(text) for text in (*_odd(q), *q.problems)],
             "quality": {
                 "losses": q.losses,
                 "own_cost_ns_per_span": q.own_cost_ns,
@@ -98,6 +101,16 @@ def session_report(diagnosis: Diagnosis) -> dict[str, Any]:
         },
         "memory_snapshots": readings_data(diagnosis.memory_readings),
     }
+
+
+def _odd(q: Quality) -> list[str]:
+    return [
+        *(f"process {pid} died; what it had recorded is included" for pid in q.died),
+        *(
+            f"'{name}' is held across a yield ({site}): use @profile_function on the generator"
+            for name, site in q.held_across_yield.items()
+        ),
+    ]
 
 
 def _timestamp(unix_ns: int) -> str:

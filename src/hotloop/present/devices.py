@@ -16,7 +16,7 @@ from rich.text import Text
 from ..analyse.devices import BETWEEN, DeviceRow, Devices, share_operators
 from ..analyse.diagnosis import Diagnosis
 from ..model.device import COPY, CPU_OP, KERNEL, SYNC, TO_DEVICE, TO_HOST, Operators
-from ..record.summary import escape
+from ..printing.text import escape
 from .drawing import FAINT, fold_text, join_facts
 from .units import count_text, duration_text, interval_text, share_text
 

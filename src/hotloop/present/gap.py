@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from ..analyse.gap import CALLS, COST, EPISODES, STEPS, WORK, Cause, Gap, Side
-from ..record.summary import escape
+from ..printing.text import escape
 from .comparison import signed_text
 from .html.plain import el, page, table
 from .units import duration_text

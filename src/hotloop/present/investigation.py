@@ -12,7 +12,7 @@ from typing import Any
 from ..analyse.compare import UNDECIDED
 from ..analyse.investigation import Investigation, Result
 from ..analyse.runs import units_text
-from ..record.summary import escape
+from ..printing.text import escape
 from .comparison import comparison_data, quality_text, range_text
 from .comparison_page import comparison_sections
 from .html.drawings import Bar, draw_forest

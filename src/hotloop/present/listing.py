@@ -13,8 +13,8 @@ from rich.text import Text
 
 from ..analyse.diagnosis import Diagnosis
 from ..model.session import DIED, ENDED, RUNNING
-from ..record.blocks import find_largest
-from ..record.summary import escape
+from ..printing.blocks import find_largest
+from ..printing.text import escape
 from .units import duration_text, rate_text, share_text
 
 

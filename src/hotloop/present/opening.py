@@ -17,7 +17,7 @@ from ..analyse.phases import BETWEEN
 from ..model.finding import CRITICAL, NOTE, WARNING, Finding
 from ..model.ledger import WAITING
 from ..model.sheet import SPAN
-from ..record.summary import escape, shorten
+from ..printing.text import escape, shorten
 from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts
 from .phases import LoopRow, Spot, fold_rows, inferred_share, list_rows, list_spots, waiting_share
 from .units import count_text, duration_text, share_text

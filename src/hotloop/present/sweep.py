@@ -9,7 +9,7 @@ from typing import Any
 
 from ..analyse.scaling import CONSTANT, LINEAR, LOGLINEAR, PIECEWISE, Law
 from ..analyse.sweep import Sweep
-from ..record.summary import escape
+from ..printing.text import escape
 from .html.drawings import draw_scaling
 from .html.plain import Markup, el, page, table
 from .units import duration_text

@@ -18,12 +18,12 @@ from rich.text import Text
 from ..analyse.diagnosis import Diagnosis
 from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING, Operation
 from ..model.sheet import KINDS, SPAN, Sheet, fold_small, round_shares
-from ..record.summary import escape, losses_text, own_cost_text
+from ..printing.text import escape, losses_text, own_cost_text
 from .devices import device_sections
 from .drawing import FAINT, FILL, STYLE, WORD, draw_bar, fold_text, join_facts
 from .opening import opening
+from .sentences import end_text, hook_notes, inferred_text, learners_text, work_facts
 from .units import count_text, duration_text, interval_text, rate_text, round_parts, share_text, spark_text
-from .words import end_text, hook_notes, inferred_text, learners_text, work_facts
 
 OPERATIONS_SHOWN, LANES_SHOWN = 20, 24
 

@@ -43,7 +43,15 @@ DEFAULTS: dict[str, Any] = {
     "sample_us": 0,  # interval of the stack sampler; 0: none
     "child_sample_us": 0,
 }
+# Microseconds between two samples of the stacks, in the main process and in the others.
+INTERVALS_US = {"on": (10_000, 25_000), "few": (50_000, 100_000), "off": (0, 0)}
 SESSION_VARIABLE = "HOTLOOP_SESSION"  # set for child processes; read by `api` alone
+
+
+def sampling_options(lines: str) -> dict[str, Any]:
+    """What a recording is told about sampling: `lines` is on, few or off."""
+    own, others = INTERVALS_US[lines]
+    return {"sample_us": own, "child_sample_us": others}
 
 
 class Recording:

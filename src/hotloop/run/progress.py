@@ -21,7 +21,7 @@ from ..model.job import count_work, fold_job, job_loop_ns, order_processes
 from ..model.ledger import Ledger
 from ..model.numbers import rate_of, take_numbers
 from ..model.phase import phase_name
-from ..record.summary import escape
+from ..printing.text import escape
 from ..store import schema
 from ..store.shard import decode
 

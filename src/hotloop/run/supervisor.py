@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import HotloopError, UsageError
 from ..model.trace import TraceSettings
 from ..record import host
-from ..record.recorder import new_session_directory
+from ..record.recorder import new_session_directory, sampling_options
 from ..store import schema
 from ..store.writer import write_json
 from ..version import __version__
@@ -34,8 +34,6 @@ from .system import Sampler
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
 GRACE_S = 10.0  # between SIGINT, SIGTERM and SIGKILL when a limit is reached
 _TICK_S = 0.1
-# Microseconds between two samples of the stacks, in the main process and in the others.
-INTERVALS_US = {"on": (10_000, 25_000), "few": (50_000, 100_000), "off": (0, 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Plan:
     max_iterations: int | None = None
     quiet: bool = False
     hooks: tuple[str, ...] = field(default_factory=all_hooks)
-    lines: str = "on"  # of INTERVALS_US
+    lines: str = "on"  # on, few or off
     trace: TraceSettings | None = None
     stdout: int | None = None  # a descriptor for what the script prints, in place of ours
 
@@ -247,8 +245,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "options": {
             "hooks": ",".join(plan.hooks),
             "adapters": {name: where for name, where in installed_adapters().items() if name in plan.hooks},
-            "sample_us": INTERVALS_US[plan.lines][0],
-            "child_sample_us": INTERVALS_US[plan.lines][1],
+            **sampling_options(plan.lines),
             **({"torch_trace": plan.trace.as_dict()} if plan.trace is not None else {}),
         },
     }

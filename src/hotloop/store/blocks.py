@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import UnreadableError
 from . import schema as s
@@ -21,10 +21,6 @@ MAX_BYTES = 1 << 50
 # a span: parts may differ by so much.
 LIVE_NS, LIVE_SPANS = 10**9, 1 << 20
 _MAX_NAME_BYTES = 1 << 20
-_ITEM_WORDS = {
-    s.LABELS: s.LABEL_WORDS, s.PATHS: s.PATH_WORDS, s.NODES: s.NODE_WORDS, s.TRACKS: s.TRACK_WORDS,
-    s.EVENTS: s.EVENT_WORDS, s.RING: s.EVENT_WORDS, s.PLACES: s.PLACE_WORDS, s.STACKS: s.STACK_WORDS, s.SAMPLES: s.SAMPLE_WORDS,
-}  # fmt: skip
 
 
 class BlockView(NamedTuple):
@@ -55,7 +51,7 @@ def walk(data: bytes | memoryview) -> tuple[list[BlockView], list[str]]:
         room = min(units * s.BLOCK_BYTES, size - at) - s.HEAD_WORDS * 8
         if at + units * s.BLOCK_BYTES > size:
             problems.append(f"a block of {s.KIND_NAMES[number]} is cut off at byte {size}")
-        expected = _ITEM_WORDS.get(number, 0)
+        expected = s.ITEM_WORDS[number]
         if item_words != expected:
             problems.append(f"a block of {s.KIND_NAMES[number]} has items of {item_words} words, not {expected}")
             item_words = expected
@@ -116,12 +112,11 @@ class Blocks:
                 return found[:i]
         return found
 
-    def items(self, kind: int) -> list[tuple[int, ...]]:
-        out: list[tuple[int, ...]] = []
-        for block in self.of(kind):
-            one = struct.Struct(f"<{block.item_words}Q")
-            out += one.iter_unpack(self.data[block.offset : block.offset + block.used * one.size])
-        return out
+    def items(self, kind: int) -> list[tuple[Any, ...]]:
+        """The items with their fields as the schema has them: halves of words by themselves."""
+        one = struct.Struct("<" + s.format_of(s.RECORDS[s.ITEMS[kind]]))
+        parts = (self.data[block.offset : block.offset + block.used * one.size] for block in self.of(kind))
+        return [item for part in parts for item in one.iter_unpack(part)]
 
     def name(self, offset: int, size: int) -> str:
         """The text at an offset; that of a megabyte is cut."""

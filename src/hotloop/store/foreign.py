@@ -38,11 +38,16 @@ def read_report(path: str | os.PathLike[str]) -> tuple[Listing, dict[str, Any]]:
         data = _clean(read_json(real))
     except UnreadableError as error:
         raise UnreadableError(f"{error}; {_EXPECTED}") from None
+    return parse_report(os.fspath(path), data), data
+
+
+def parse_report(source: str, data: Any) -> Listing:
+    """The operations of a report that is plain data; `source` is its name."""
     summary = data.get("summary") if isinstance(data, dict) else None
     operations = summary.get("operations") if isinstance(summary, dict) else None
     if not isinstance(summary, dict) or not isinstance(operations, dict):
-        raise UnreadableError(f"{os.fspath(path)} is not a profiling report: it has no summary.operations; {_EXPECTED}")
-    return _list(os.fspath(path), summary, operations), data
+        raise UnreadableError(f"{source} is not a profiling report: it has no summary.operations; {_EXPECTED}")
+    return _list(source, summary, operations)
 
 
 def _refuse_bombs(path: Path) -> None:
@@ -71,25 +76,28 @@ def _clean(value: Any, depth: int = 0) -> Any:
 def _list(source: str, summary: dict[str, Any], operations: dict[str, Any]) -> Listing:
     problems: list[str] = []
     wall_s = _wall_of(summary, problems)
-    books = _books_of(summary) if wall_s else None
+    books = _books_of(summary) if wall_s is not None else None
     entries = []
     for name, row in operations.items():
         try:
             entries.append(_entry(name, row, wall_s is not None, books is not None, problems))
         except _SenselessError as why:
             problems.append(f"operation {name[:60]!r} is left out: {why}")
+    said = summary.get("problems")
+    problems += [str(text)[:300] for text in said[:MAX_PROBLEMS]] if isinstance(said, list) else []
     if len(problems) > MAX_PROBLEMS:
         problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} more such problems"]
     quality = summary.get("quality")
-    quality = quality if wall_s and isinstance(quality, dict) else {}
+    quality = quality if wall_s is not None and isinstance(quality, dict) else {}
     return Listing(
         source=source,
         entries=tuple(entries),
         wall_s=wall_s,
-        coverage=_or_none(summary, "coverage", 1.0) if wall_s else None,
+        coverage=_or_none(summary, "coverage", 1.0) if wall_s is not None else None,
         books=books,
         losses=_losses_of(quality),
         own_cost=_own_cost_of(quality),
+        lower_bounds=int(_or_none(summary, "lower_bounds", MAX_COUNT) or 0),
         problems=tuple(problems),
     )
 
@@ -130,7 +138,7 @@ def _wall_of(summary: dict[str, Any], problems: list[str]) -> float | None:
     if "wall_time" not in summary:
         return None
     try:
-        return _number(summary, "wall_time", MAX_SECONDS) or None
+        return _number(summary, "wall_time", MAX_SECONDS)
     except _SenselessError as why:
         problems.append(f"{why}: time% is of the sum of all operations instead")
         return None

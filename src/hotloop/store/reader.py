@@ -36,7 +36,8 @@ MAX_META_DEPTH = 32
 MAX_SHARDS = 4096
 MAX_PROBLEMS = 50
 _LOOKS_APART = 12  # intervals between two looks of the sampler: eight in a long run, half as many more by chance
-_EVENT = np.dtype([("start", "<u8"), ("dur", "<u8"), ("path", "<u4"), ("track", "<u4"), ("iteration", "<u4"), ("flags", "<u4")])
+_FIELDS = map(s.parse, s.RECORDS["EventRec"].split())
+_EVENT = np.dtype([(name, f"<u{8 // len(kind)}") for names, kind, _ in _FIELDS for name in names.split("|")])
 
 
 def read_session(path: str | os.PathLike[str]) -> SessionData:

@@ -11,6 +11,8 @@ from ..model import shard as m
 from . import schema as s
 from .blocks import LIVE_NS, MAX_BYTES, MAX_NS, U32, Blocks, Window
 
+_ROW, _ENTRY = (struct.Struct("<" + s.format_of(s.RECORDS[name])) for name in ("RowRec", "EntryRec"))
+
 
 def read_counters(d: Blocks) -> list[tuple[str, int]]:
     counters: dict[str, int] = {}
@@ -44,9 +46,8 @@ def read_iterations(
     seen, until = 0, window.start_ns  # what the rows before tell of
     bad = 0
     while at + 8 * s.ROW_WORDS <= stop:
-        first, start, end, sizes = struct.unpack_from("<4Q", d.data, at)
-        number, merged = first & U32, max(1, first >> 32)
-        entries, counts = sizes & U32, sizes >> 32
+        number, merged, start, end, entries, counts = _ROW.unpack_from(d.data, at)
+        merged = max(1, merged)
         at += 8 * s.ROW_WORDS
         split, after = at + 16 * entries, at + 16 * (entries + counts)
         in_order = seen <= number and until <= start <= end and window.holds(end)
@@ -56,16 +57,15 @@ def read_iterations(
         most = min((end - start) * tracks + LIVE_NS, MAX_NS)
         self_ns: dict[int, int] = {}
         calls: dict[int, int] = {}
-        for key, value in struct.iter_unpack("<QQ", d.data[at:split]):
-            path = key & U32
+        for path, times, value in _ENTRY.iter_unpack(d.data[at:split]):
             value += self_ns.get(path, 0)  # what found no room in a row was added to the root, once more
             if path < paths and value <= most:
-                self_ns[path], calls[path] = value, calls.get(path, 0) + (key >> 32)
+                self_ns[path], calls[path] = value, calls.get(path, 0) + times
             else:
                 bad += 1
         counted = {}
-        for key, value in struct.iter_unpack("<QQ", d.data[split:after]):
-            if key < len(names):
+        for key, times, value in _ENTRY.iter_unpack(d.data[split:after]):
+            if key < len(names) and not times:
                 counted[names[key]] = _signed(value)
             else:
                 bad += 1
@@ -82,11 +82,11 @@ def read_iterations(
 
 
 def read_snapshots(d: Blocks, paths: int, window: Window) -> tuple[m.Snapshot, ...]:
-    seen = d.head[s.H_SNAPSHOTS]
+    seen = d.head[s.H_SNAPSHOT_COUNT]
     out = []
     bad = 0
     for i in range(max(0, seen - s.SNAPSHOT_SLOTS), seen) if seen < MAX_NS else ():
-        at = s.H_SNAPSHOTS + 1 + i % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
+        at = s.H_SNAPSHOTS + i % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
         time_ns, path, rss, peak = d.head[at : at + s.SNAPSHOT_WORDS]
         if path < paths and window.holds(time_ns) and max(rss, peak) <= MAX_BYTES:
             out.append(m.Snapshot(time_ns, path, rss, peak))

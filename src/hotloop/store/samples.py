@@ -19,22 +19,21 @@ def read_samples(d: Blocks, paths: int, tracks: int) -> m.Samples:
     if not d.head[s.H_SAMPLE_NS]:
         return m.Samples()
     places = tuple(
-        m.Place(d.name(file, file_bytes), d.name(function, function_bytes), lines & U32, lines >> 32)
-        for file, file_bytes, function, function_bytes, lines, _ in d.items(s.PLACES)
+        m.Place(d.name(file, file_bytes), d.name(function, function_bytes), line, first_line)
+        for file, file_bytes, function, function_bytes, line, first_line, _ in d.items(s.PLACES)
     )
     stacks: list[tuple[int, int]] = []
     depths: list[int] = []
     bad = 0
-    for (word,) in d.items(s.STACKS):
-        parent, place = (word & U32) - 1, word >> 32
+    for parent_plus_one, place in d.items(s.STACKS):
+        parent = parent_plus_one - 1
         deep = depths[parent] + 1 if 0 <= parent < len(stacks) else 1
         if place >= len(places) or parent >= len(stacks) or deep > _DEEPEST:
             break
         stacks.append((parent, place))
         depths.append(deep)
     counts = []
-    for first, second in d.items(s.SAMPLES):
-        stack, path, track, count = first & U32, first >> 32, second & U32, second >> 32
+    for stack, path, track, count in d.items(s.SAMPLES):
         early, holds_gil = bool(path & s.SAMPLE_EARLY), bool(path & s.SAMPLE_HOLDS_GIL)
         state, path = path >> s.SAMPLE_STATE_SHIFT & 3, path & s.SAMPLE_PATH_MASK
         if stack >= len(stacks) or path >= paths or (track >= tracks and track != U32):

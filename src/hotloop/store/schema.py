@@ -1,13 +1,16 @@
-"""The shard's layout: every offset and every code, stated once.
+"""The shard's layout: every word and every code, stated once.
 
-What lives here: constants only. The native recorder mirrors them in `record/native/layout.h`; a contract test compares
-the two, so neither can drift. `docs/format.md` is the prose version.
+What lives here: the description. `record/native/make_layout.py` writes the native recorder's structs and codes from it, the
+Python recorder and the decoder take them from here. `docs/format.md` is the prose version.
 
 Invariant: all fields are little-endian 64-bit words unless named otherwise, every item starts on a word, and a reader
 trusts nothing here beyond what the size of the file bears out.
 """
 
 from __future__ import annotations
+
+from ..model import shard as m
+from ..model.histogram import BUCKETS
 
 VERSION = 1
 SHARD_SUFFIX = ".hls"
@@ -35,6 +38,7 @@ HEAD_CAPACITY = 3
 HEAD_USED = 4  # items published; the last word written when an item is added
 
 # Header block: words counted from the start of the file.
+H_HEAD = 0
 H_VERSION = 8
 H_PID = 9
 H_PARENT_PID = 10
@@ -42,7 +46,8 @@ H_SHARD_ID = 11
 H_START_NS = 12  # monotonic
 H_START_UNIX_NS = 13  # the same instant on the wall clock
 H_END_NS = 14  # 0 until the recorder closed the shard
-H_CLOCK = 15  # 1 clock_gettime, 2 time-stamp counter, 3 Python, 4 a test's
+H_CLOCK = 15
+CLOCK_KERNEL, CLOCK_COUNTER, CLOCK_PYTHON, CLOCK_TEST = range(1, 5)
 H_COST_INSIDE_PS = 16  # own cost per span that falls inside its measured time, picoseconds
 H_COST_OUTSIDE_PS = 17  # ... and outside, in the enclosing span
 H_COST_ERROR_PS = 18  # standard error of their sum
@@ -68,15 +73,18 @@ H_SAMPLE_TICKS = 37  # looks taken
 H_SAMPLE_LOST = 38  # stacks that changed while they were read, or found no room
 H_SEEN_NS = 39  # when the sampler looked last: the process was alive then; 0 where there is none
 H_LOSSES = 64  # 64 counters, see LOSSES
-H_COUNTERS = 128  # 64 x (name's byte offset, name's byte length, total, total at the last step)
+H_COUNTERS = 128
+COUNTERS = ("env_steps", "updates", "samples", "episodes", "resets", "autoresets")  # the first ones of every process
+WORK_COUNTERS = 2  # of these, the first bound the training loop
 COUNTER_SLOTS = 64
 COUNTER_WORDS = 4
-H_ENVS = 384  # 64 x (steps, nanoseconds in them, track + 1, label + 1 of its class): one environment each
+H_ENVS = 384  # one environment each: its steps and where they ran; its label is that of its class
 ENV_SLOTS = 64
 ENV_WORDS = 4
-H_SUSPENDED = 1024  # 1024 x (path + 1, start): open spans of tasks that are awaiting
+H_SUSPENDED = 1024  # open spans of tasks that are awaiting
 SUSPENDED_SLOTS = 1024
-H_SNAPSHOTS = 4096  # ring of 1023 x (time, path, resident bytes, peak bytes), after a word with the count
+H_SNAPSHOT_COUNT = 4096
+H_SNAPSHOTS = 4097  # a ring
 SNAPSHOT_SLOTS = 1023
 SNAPSHOT_WORDS = 4
 
@@ -107,9 +115,14 @@ LOSS_INDEX = {name: index for index, name in enumerate(LOSSES)}
 LABEL_WORDS = 8
 L_OFFSET, L_BYTES, L_KIND, L_UNION_NS, L_UNION_START, L_FLAGS, L_SITE, L_SITE_BYTES = range(8)
 # L_UNION_START counts only while a span of the label is open (on a track's stack, or suspended).
-KIND_USER, KIND_ROOT, KIND_WAIT, KIND_PROFILER, KIND_HANDOFF, KIND_OVERFLOW, KIND_INFERRED = range(7)
+# Labels of our own, by what C calls them, and their kinds.
+RESERVED = {
+    "ROOT": ("(root)", m.ROOT), "PROFILER": ("(profiler)", m.PROFILER), "HANDOFF": ("(handed over)", m.HANDOFF),
+    "OVERFLOW": ("(more labels)", m.OVERFLOW), "IDLE": ("(waiting: idle worker)", m.WAIT), "GC": (m.GC_PAUSE, m.WAIT),
+    "SLEEP": ("(waiting: sleep)", m.WAIT), "LOCK": ("(waiting: lock)", m.WAIT), "SOCKET": ("(waiting: socket)", m.WAIT),
+    "SELECT": ("(waiting: select)", m.WAIT), "QUEUE": ("(waiting: queue)", m.WAIT), "WRITE": ("log/write", m.USER),
+}  # fmt: skip
 FLAG_HELD_ACROSS_YIELD = 1
-FLAG_ALONE = 2  # the label has one node only, whose total time is the label's union (Python recorder)
 FLAG_OWNS = 4  # its own time is work, also where it has parts
 FLAG_PHASE_SHIFT = 8  # the phase of a hook's label, see model/phase.py
 FLAG_AFTER_SHIFT = 12  # of an inferred label: the phase before it, where that is another
@@ -117,62 +130,122 @@ FLAG_PHASE_MASK = 15
 
 # Paths: the calling context, shared by all threads of the process. Path 0 is the root.
 PATH_WORDS = 4
-P_LINK, P_ORIGIN_SHARD, P_ORIGIN_PATH = range(3)  # link: parent in the low half, label in the high half
+P_LINK, P_ORIGIN_SHARD, P_ORIGIN_PATH = range(3)
 
 # Nodes: one per (track, path).
 NODE_WORDS = 96
-(
-    N_WHERE,  # track in the low half, path in the high half
-    N_COUNT,
-    N_SELF_NS,
-    N_TOTAL_NS,
-    N_MIN_NS,
-    N_MAX_NS,
-    N_SUMSQ,  # float64
-    N_HIST_SHIFT,
-    N_CPU_NS,
-    N_CPU_WALL_NS,
-    N_MEM_RISE_MAX,
-    N_MEM_RISE_SUM,
-    N_MEM_RSS_MAX,
-    N_MEM_CALLS,  # low half: readings of the true peak, high half: readings at the end points
-    N_GPU_PEAK,
-    N_RESERVED,
-) = range(16)
-N_HIST = 16  # 160 x uint32
-HIST_BUCKETS = 160  # see model/histogram.py
+N_WHERE, N_COUNT, N_SELF_NS, N_TOTAL_NS, N_MIN_NS, N_MAX_NS, N_SUMSQ, N_HIST_SHIFT, N_CPU_NS, N_CPU_WALL_NS = range(10)
+N_MEM_RISE_MAX, N_MEM_RISE_SUM, N_MEM_RSS_MAX, N_MEM_CALLS, N_GPU_PEAK, N_RESERVED, N_HIST = range(10, 17)
+HIST_BUCKETS = BUCKETS
 
 # Tracks: one per thread, reused by later threads of the same name.
 TRACK_WORDS = 512
 T_JOURNAL = 0  # of the span being closed: node, duration, then the new values of the rest
-J_NODE, J_DUR, J_COUNT, J_TOTAL, J_SUMSQ, J_HIST, J_UNION = range(7)
 T_STATE = 7  # entered << 24 | depth << 1 | journal in flight
 T_ALIVE = 8  # 1 live, 2 retired
 T_TID = 9
 T_NAME, T_NAME_BYTES = 10, 11
 T_OCCUPANTS = 12
 T_LIFE = 13  # which of the two (birth, self time before birth) pairs counts
-T_LIVES = 14  # 2 x 2 words
+T_LIVES = 14
 T_BASE = 18  # node that stands for "nothing open": the root, or an idle worker's wait
-T_FRAMES = 32  # 240 x (node, start)
+T_FRAMES = 32
 TRACK_FRAMES = 240
 STATE_ENTERED_SHIFT = 24
 STATE_DEPTH_MASK = (1 << 24) - 1
 
 # Events.
 EVENT_WORDS = 4
-E_START, E_DUR, E_WHERE, E_ITER = range(4)  # where: path | track << 32; iter: iteration | flags << 32
 EVENT_SEGMENT = 1  # one running stretch of a generator
 
 # Stack samples: a place is a line of a function, a stack a place below another stack.
-PLACE_WORDS = 6  # file's byte offset, length, function's byte offset, length, line | first line << 32, reserved
-STACK_WORDS = 1  # parent stack + 1, place << 32
-SAMPLE_WORDS = 2  # stack | path << 32, track | count << 32; track 2^32 - 1: a thread without spans
+PLACE_WORDS, STACK_WORDS, SAMPLE_WORDS = 6, 1, 2  # a sample's track 2^32 - 1: a thread without spans
 SAMPLE_EARLY = 1 << 31  # of the path: before the training loop began
 SAMPLE_HOLDS_GIL = 1 << 30  # of the path: the thread had the interpreter
 SAMPLE_STATE_SHIFT = 28  # of the path, two bits: what the thread did (model/shard.py); 0 in older sessions: unknown
 SAMPLE_PATH_MASK = (1 << SAMPLE_STATE_SHIFT) - 1
 
 # Iterations: rows of variable length in one of two blocks.
-ROW_WORDS = 4  # first iteration | iterations merged << 32, start, end, entries | counters << 32
-ENTRY_WORDS = 2  # path | calls << 32, self time; or counter, increment
+ROW_WORDS, ENTRY_WORDS = 4, 2  # an entry: path, calls and self time; or counter, 0 and increment
+
+# What both recorders keep to.
+MAX_LABELS = MAX_ZONES = 16384
+READING_MOST_NS = 50_000  # a reading of the kernel takes no more: the rest is a wait for others
+ITERATION_LEAST_NS = 20_000_000  # loops that learn after every step would otherwise write thousands of rows a second
+PENDING = 32  # model calls of a track whose phase is open
+ASKED_MOST = 4  # environments that are searched for another one
+INSIDE_LEAST, WATCHED_MOST = 8, 64  # steps within another's until an environment is a part of it, or is not for good
+DEEPEST, MOST_NAME = 120, 1024  # of sampled stacks, and of the names in them
+SLOWER_EVERY, SLOWEST = 4096, 8  # a long run needs no more samples, only later ones
+
+# Records. A field is a word; `a|b` are the two halves of one, low half first; `a:d` is a float, `a:I*3` three halves, `a*3`
+# three words, `a:Rec` a record. Of those with a prefix, the words are named above: these differ from their names.
+_FIELDS = {
+    "HEAD_KIND": "kind|ordinal", "HEAD_SIZE": "units|item_words", "P_LINK": "parent|label", "N_WHERE": "track|path",
+    "N_SUMSQ": "sumsq:d", "N_MEM_CALLS": "mem_peak_calls|mem_end_calls", "N_HIST": f"hist:I*{HIST_BUCKETS}",
+    "T_JOURNAL": "journal:Journal", "T_LIVES": "lives:LifeRec*2", "T_FRAMES": f"frames:OpenRec*{TRACK_FRAMES}",
+    "H_HEAD": "head:BlockHead", "H_LOSSES": "losses*64", "H_COUNTERS": f"counters:CounterRec*{COUNTER_SLOTS}",
+    "H_ENVS": f"envs:EnvRec*{ENV_SLOTS}", "H_SUSPENDED": f"suspended:SuspendedRec*{SUSPENDED_SLOTS}",
+    "H_SNAPSHOTS": f"snapshots:SnapshotRec*{SNAPSHOT_SLOTS}",
+}  # fmt: skip
+
+
+def parse(field: str) -> tuple[str, str, int]:
+    """Name, type and number.
+
+    >>> parse("hist:I*160"), parse("parent|label"), parse("pid")
+    (('hist', 'I', 160), ('parent|label', 'II', 1), ('pid', 'Q', 1))
+    """
+    field, _, times = field.partition("*")
+    name, _, kind = field.partition(":")
+    return name, kind or ("II" if "|" in name else "Q"), int(times or 1)
+
+
+def format_of(fields: str) -> str:
+    """As `struct` says it, without the byte order."""
+    return "".join((format_of(RECORDS[kind]) if kind in RECORDS else kind) * n for _, kind, n in map(parse, fields.split()))
+
+
+def words_of(fields: str) -> int:
+    sizes = ((n // 2 if kind == "I" else n, RECORDS.get(kind)) for _, kind, n in map(parse, fields.split()))
+    return sum(n * (words_of(record) if record else 1) for n, record in sizes)
+
+
+def _named(prefix: str, words: int) -> str:
+    """The fields whose words are named above; what lies between them is reserved."""
+    fields, at = "", 0
+    names = {word: name for name, word in globals().items() if name.startswith(prefix) and not name.endswith("_WORDS")}
+    for word in sorted({*names, words}):
+        fields += f" reserved{at}*{word - at}" if word > at else ""
+        field = _FIELDS.get(names.get(word, ""), names.get(word, "").removeprefix(prefix).lower())
+        fields, at = f"{fields} {field}", word + words_of(field)
+    return fields
+
+
+RECORDS: dict[str, str] = {}
+RECORDS["BlockHead"] = _named("HEAD_", HEAD_WORDS)
+RECORDS["CounterRec"] = "name name_bytes total at_step"
+RECORDS["EnvRec"] = "calls ns track_plus_one label_plus_one"
+RECORDS["SuspendedRec"] = "path_plus_one start_ns"
+RECORDS["SnapshotRec"] = "time_ns path rss_bytes peak_bytes"
+RECORDS["Header"] = _named("H_", BLOCK_WORDS)
+RECORDS["LabelRec"] = _named("L_", LABEL_WORDS)
+RECORDS["PathRec"] = _named("P_", PATH_WORDS)
+RECORDS["NodeRec"] = _named("N_", NODE_WORDS)
+RECORDS["Journal"] = "node dur count total sumsq:d hist union_ns"
+RECORDS["LifeRec"] = "birth_ns self_before"
+RECORDS["OpenRec"] = "node start_ns"
+RECORDS["TrackRec"] = _named("T_", TRACK_WORDS)
+RECORDS["EventRec"] = "start dur path|track iteration|flags"
+RECORDS["RowRec"] = "first|merged start_ns end_ns entries|counters"
+RECORDS["EntryRec"] = "key|calls value"
+RECORDS["PlaceRec"] = "file file_bytes function function_bytes line|first_line reserved"
+RECORDS["StackRec"] = "parent_plus_one|place"
+RECORDS["SampleRec"] = "stack|path track|count"
+
+# The record of each kind of block that has items, and their words.
+ITEMS = {
+    LABELS: "LabelRec", PATHS: "PathRec", NODES: "NodeRec", TRACKS: "TrackRec", EVENTS: "EventRec", RING: "EventRec",
+    PLACES: "PlaceRec", STACKS: "StackRec", SAMPLES: "SampleRec",
+}  # fmt: skip
+ITEM_WORDS = dict.fromkeys((HEADER, STRINGS, ITERATIONS), 0) | {kind: words_of(RECORDS[name]) for kind, name in ITEMS.items()}

@@ -8,7 +8,6 @@ what is, is left out and counted.
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,13 +20,12 @@ from .blocks import LIVE_SPANS, MAX_BYTES, MAX_NS, U32, Blocks, Window
 from .rows import read_counters, read_iterations, read_snapshots
 from .samples import read_samples
 
-_HIST = struct.Struct(f"<{s.HIST_BUCKETS}I")
-_NODE = struct.Struct("<6Qd9Q")
 _NO_HISTOGRAM = (0,) * s.HIST_BUCKETS
 _MAX_COST_PS = 10**9  # a millisecond a span
 _MAX_ERRNO = 4095
 _MAX_DEPTH, _MAX_STEPS = 400, 4 << 20  # of paths: what is made of them takes depth times their number
 _NAME_CHARS, _PATH_CHARS = 128, 16 << 20
+_ALONE = 2  # a flag in older sessions: the label has one node, whose total time is its union
 
 
 def decode(data: bytes) -> m.Shard:
@@ -108,8 +106,8 @@ def _paths(d: Blocks, labels: int) -> list[m.Path]:
     deep = 0
     items = d.items(s.PATHS)
     most = max(16, min(_MAX_DEPTH, _MAX_STEPS // max(1, len(items))))
-    for link, shard, path, _ in items:
-        parent, label = link & U32 if paths else 0, link >> 32
+    for parent, label, shard, path, _ in items:
+        parent = parent if paths else 0
         if label >= labels or (paths and parent >= len(paths)):
             d.problems.append(f"path {len(paths)} refers to what is not there; it and what follows are left out")
             break
@@ -130,26 +128,15 @@ def _nodes(d: Blocks, tracks: int, paths: int, window: Window) -> tuple[list[m.N
     nodes: list[m.Node | None] = []
     shifts: list[int] = []
     bad = 0
-    for block in d.of(s.NODES):
-        for i in range(block.used):
-            at = block.offset + i * s.NODE_WORDS * 8
-            where, count, self_ns, total, least, most, sumsq, shift, cpu, cpu_wall, rise, rises, rss, reads, gpu, _ = (
-                _NODE.unpack_from(d.data, at)
-            )
-            track, path = where & U32, where >> 32
-            shifts.append(shift)
-            if track >= tracks or path >= paths or self_ns > window.most_ns:
-                nodes.append(None)
-                bad += bool(count or self_ns)  # one without any is of a track that was being made
-                continue
-            nodes.append(
-                m.Node(
-                    track=track, path=path, count=count, self_ns=self_ns, total_ns=total, min_ns=least if count else 0,
-                    max_ns=most, sumsq=sumsq, histogram=_HIST.unpack_from(d.data, at + s.N_HIST * 8), cpu_ns=cpu,
-                    cpu_wall_ns=cpu_wall, rise_max_bytes=rise, rise_sum_bytes=rises, rss_max_bytes=rss,
-                    peak_readings=reads & U32, end_readings=reads >> 32, gpu_peak_bytes=gpu,
-                )
-            )  # fmt: skip
+    for item in d.items(s.NODES):
+        track, path, count, self_ns, total, least, most, sumsq, shift, *measured, _ = item[: -s.HIST_BUCKETS]
+        shifts.append(shift)
+        if track >= tracks or path >= paths or self_ns > window.most_ns:
+            nodes.append(None)
+            bad += bool(count or self_ns)  # one without any is of a track that was being made
+            continue
+        least, histogram = least if count else 0, item[-s.HIST_BUCKETS :]
+        nodes.append(m.Node(track, path, count, self_ns, total, least, most, sumsq, histogram, *measured))
     if bad:
         d.problems.append(f"{bad} nodes with impossible values are left out")
     return nodes, shifts
@@ -161,13 +148,12 @@ def _redo(
     """Complete the span that was being closed when the process died: its new values are in the journal."""
     if not track[s.T_STATE] & 1:
         return
-    which, duration, count, total, _, hist, union = track[s.T_JOURNAL : s.T_JOURNAL + 7]
+    which, duration, count, total, sumsq, hist, union = track[s.T_JOURNAL : s.T_STATE]
     node = nodes[which] if which < len(nodes) else None
     # Any part of it may have been copied to the node already; nothing else can have changed there.
     if node is None or node.track != number or count - node.count not in (0, 1) or not 0 <= total - node.total_ns <= duration:
         d.problems.append("a span was being closed, but its journal does not fit; it is left out")
         return
-    sumsq = struct.unpack("<d", struct.pack("<Q", track[s.T_JOURNAL + s.J_SUMSQ]))[0]
     histogram = list(node.histogram)
     histogram[bucket_of(duration)] = hist & U32
     nodes[which] = replace(
@@ -236,7 +222,7 @@ def _labels(
     labels = []
     bad = 0
     for i, raw in enumerate(raw_labels):
-        alone = raw[s.L_FLAGS] & s.FLAG_ALONE
+        alone = raw[s.L_FLAGS] & _ALONE
         union = totals[i] if alone else redo.get(i, raw[s.L_UNION_NS])
         since = 0 if i not in opened else opened[i] if alone else raw[s.L_UNION_START]
         if union > window.most_ns or (since and not window.holds(since)):

@@ -12,6 +12,8 @@ from . import schema as s
 from .blocks import walk
 from .shard import decode
 
+_EVENT = struct.Struct("<" + s.format_of(s.RECORDS["EventRec"]))
+
 
 class Span(NamedTuple):
     label: str
@@ -29,11 +31,10 @@ def read_spans(data: bytes, since_ns: int) -> tuple[list[Span], bool]:
     complete = True
     for block in walk(data)[0]:
         if block.kind == s.EVENTS and block.used:
-            rows += struct.iter_unpack("<2Q4I", data[block.offset : block.offset + block.used * 32])
+            rows += _EVENT.iter_unpack(data[block.offset : block.offset + block.used * _EVENT.size])
         elif block.kind == s.RING and block.capacity:
-            ring = list(
-                struct.iter_unpack("<2Q4I", data[block.offset : block.offset + min(block.capacity, shard.ring_events) * 32])
-            )
+            written = min(block.capacity, shard.ring_events)
+            ring = list(_EVENT.iter_unpack(data[block.offset : block.offset + written * _EVENT.size]))
             if shard.ring_events > block.capacity:
                 complete = min((start + dur for start, dur, *_ in ring), default=0) <= since_ns
             rows += ring

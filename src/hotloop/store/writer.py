@@ -43,13 +43,6 @@ class Block:
         self.words[s.HEAD_USED] = self.used
 
 
-ITEM_WORDS = {
-    s.HEADER: 0, s.STRINGS: 0, s.LABELS: s.LABEL_WORDS, s.PATHS: s.PATH_WORDS, s.NODES: s.NODE_WORDS,
-    s.TRACKS: s.TRACK_WORDS, s.EVENTS: s.EVENT_WORDS, s.RING: s.EVENT_WORDS, s.ITERATIONS: 0,
-    s.PLACES: s.PLACE_WORDS, s.STACKS: s.STACK_WORDS, s.SAMPLES: s.SAMPLE_WORDS,
-}  # fmt: skip
-
-
 class ShardWriter:
     """One process's shard. With `path` None, or when the disk refuses at the start, it lives in memory."""
 
@@ -58,8 +51,8 @@ class ShardWriter:
         self.limit = -(-limit // s.BLOCK_BYTES) * s.BLOCK_BYTES
         self.used = 0
         self.disk_errno = 0
-        self.blocks: dict[int, list[Block]] = {kind: [] for kind in ITEM_WORDS}
-        self.items = dict.fromkeys(ITEM_WORDS, 0)
+        self.blocks: dict[int, list[Block]] = {kind: [] for kind in s.ITEM_WORDS}
+        self.items = dict.fromkeys(s.ITEM_WORDS, 0)
         self._maps: list[mmap.mmap] = []
         self._chunk: memoryview | None = None
         self._chunk_at = 0
@@ -141,7 +134,7 @@ class ShardWriter:
         return block
 
     def _add(self, kind: int, buffer: memoryview, offset: int) -> Block:
-        block = Block(buffer, offset, kind, len(self.blocks[kind]), ITEM_WORDS[kind])
+        block = Block(buffer, offset, kind, len(self.blocks[kind]), s.ITEM_WORDS[kind])
         self.blocks[kind].append(block)
         return block
 
@@ -151,7 +144,7 @@ class ShardWriter:
         if (not blocks or blocks[-1].used == blocks[-1].capacity) and self.block(kind) is None:
             return None
         block = blocks[-1]
-        return block, s.HEAD_WORDS + block.used * ITEM_WORDS[kind], self.items[kind]
+        return block, s.HEAD_WORDS + block.used * s.ITEM_WORDS[kind], self.items[kind]
 
     def publish(self, kind: int) -> None:
         self.items[kind] += 1

@@ -57,7 +57,7 @@ def find_findings(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Co
     for name, module in causes().items():
         if name in ignore or (select and name not in select):
             continue
-        found = _claim(module.look(evidence), evidence, claimed)
+        found = _claim(module.find(evidence), evidence, claimed)
         if found is not None:
             candidates.append(found)
     findings = [_finding(c, evidence) for c in candidates]

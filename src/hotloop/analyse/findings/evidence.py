@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...model import phase as ph
 from ...model import shard as m
 from ..environments import Environment
-from ..lines import Look, guess_phase, phases_of_lines
+from ..lines import Stack, guess_phase, phases_of_lines
 from ..owners import ENV, FRAMEWORK, YOURS, is_yours, known_owners, owner_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Evidence:
         self.ledger = diagnosis.ledger
         self.main_track = next((b.track for b in self.ledger.balances if b.shard == 0), 0)
         self.loop_ns = max(1, diagnosis.phases.loop_ns - diagnosis.phases.profiler_ns)
-        self.looks = diagnosis.looks
+        self.stacks = diagnosis.stacks
         self.owners = known_owners(diagnosis.hooks)
         self.counters, self.facts = diagnosis.counters, diagnosis.facts
         self.env_steps = self.counters.get("env_steps", 0)
@@ -79,13 +79,13 @@ class Evidence:
         for own_shard, own_track, at, ns in self.ledger.self_by_track:
             if (own_shard, own_track) == (shard, track):
                 own[at] += ns
-        looks = [x for x in self.looks if (x.shard, x.track) == (shard, track) and not x.early]
+        stacks = [x for x in self.stacks if (x.shard, x.track) == (shard, track) and not x.early]
         blocks = {file: source.blocks for file, source in self.session.sources.items()}
-        known = phases_of_lines(looks, self.ledger)
-        seen: dict[int, list[Look]] = defaultdict(list)
-        between: list[Look] = []
-        for look in looks:
-            (between if tree[look.branch].kind in (m.ROOT, m.INFERRED) else seen[look.branch]).append(look)
+        known = phases_of_lines(stacks, self.ledger)
+        seen: dict[int, list[Stack]] = defaultdict(list)
+        between: list[Stack] = []
+        for stack in stacks:
+            (between if tree[stack.branch].kind in (m.ROOT, m.INFERRED) else seen[stack.branch]).append(stack)
         slices: list[Slice] = []
 
         def add(places: tuple[m.Place, ...], branch: int, ns: float, phase: int) -> None:
@@ -103,11 +103,11 @@ class Evidence:
             total = sum(x.count for x in seen[at])
             if not total:
                 add((), at, ns, branch.phase)
-            for look in seen[at]:
-                add(look.places, at, ns * look.count / total, branch.phase)
+            for stack in seen[at]:
+                add(stack.places, at, ns * stack.count / total, branch.phase)
         total = sum(x.count for x in between)
-        for look in between:
-            add(look.places, root, gap * look.count / total, guess_phase(look.places, known, blocks))
+        for stack in between:
+            add(stack.places, root, gap * stack.count / total, guess_phase(stack.places, known, blocks))
         if gap and not total:
             add((), root, gap, 0)
         return tuple(slices)

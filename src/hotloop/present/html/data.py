@@ -18,9 +18,9 @@ from ...model import shard as m
 from ...model.ledger import Balance, Operation
 from ...model.session import DIED, ENDED
 from ...model.sheet import KINDS
-from ...record.summary import losses_text
+from ...printing.text import losses_text
+from ..sentences import end_text, hook_notes, replay_ratio
 from ..units import round_parts
-from ..words import end_text, hook_notes, replay_ratio
 from .device import device_data, operators_data
 from .loop import findings_data, lines_data, phases_data
 from .names import Names, show

@@ -6,7 +6,7 @@ characters and is never longer than asked for.
 
 from __future__ import annotations
 
-from ...record.summary import escape
+from ...printing.text import escape
 
 
 def show(text: str, limit: int = 2000) -> str:

@@ -29,7 +29,7 @@ static PyObject *py_step(PyObject *module, PyObject *unused) {
     do_step(); /* it may begin the recording */
     g.manual_steps = 1;
     if (g.on_step && page->gen) {
-        unsigned long long env_steps = sh.head->counters[0].total; /* the first reserved name */
+        unsigned long long env_steps = sh.head->counters[COUNTER_ENV_STEPS].total;
         PyObject *result = PyObject_CallFunction(g.on_step, "KK", (unsigned long long)g.iteration, env_steps);
         if (!result) {
             if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL; /* Ctrl-C is the user's */
@@ -377,29 +377,6 @@ static PyObject *py_end_track(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-#define OFFSET(type, field) (Py_ssize_t)(offsetof(type, field) / 8)
-static PyObject *py_layout(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
-    return Py_BuildValue(
-        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
-        "H_VERSION", OFFSET(Header, version), "H_END_NS", OFFSET(Header, end_ns), "H_EPOCH", OFFSET(Header, epoch),
-        "H_ITER_STATE", OFFSET(Header, iter_state), "H_RING_HEAD", OFFSET(Header, ring_head),
-        "H_NATIVE", OFFSET(Header, native), "H_LIFTED", OFFSET(Header, lifted), "H_PAUSED_NS", OFFSET(Header, paused_ns), "H_LOSSES", OFFSET(Header, losses),
-        "H_COUNTERS", OFFSET(Header, counters), "H_SUSPENDED", OFFSET(Header, suspended),
-        "H_SNAPSHOTS", OFFSET(Header, snapshot_count), "HEAD_USED", OFFSET(BlockHead, used),
-        "L_UNION_NS", OFFSET(LabelRec, union_ns), "L_SITE", OFFSET(LabelRec, site),
-        "P_ORIGIN_PATH", OFFSET(PathRec, origin_path), "N_COUNT", OFFSET(NodeRec, count),
-        "N_SUMSQ", OFFSET(NodeRec, sumsq), "N_CPU_NS", OFFSET(NodeRec, cpu_ns), "N_MEM_CALLS", OFFSET(NodeRec, mem_peak_calls),
-        "N_GPU_PEAK", OFFSET(NodeRec, gpu_peak), "N_HIST", OFFSET(NodeRec, hist), "T_LIVES", OFFSET(TrackRec, lives),
-        "T_OCCUPANTS", OFFSET(TrackRec, occupants), "T_JOURNAL", OFFSET(TrackRec, journal),
-        "T_FRAMES", OFFSET(TrackRec, frames), "E_WHERE", OFFSET(EventRec, path), "LOSSES", (Py_ssize_t)LOSS_KINDS,
-        "H_ENVS", OFFSET(Header, envs), "H_SAMPLE_NS", OFFSET(Header, sample_ns), "PLACE_WORDS", (Py_ssize_t)(sizeof(PlaceRec) / 8),
-        "STACK_WORDS", (Py_ssize_t)(sizeof(StackRec) / 8), "SAMPLE_WORDS", (Py_ssize_t)(sizeof(SampleRec) / 8),
-        "SAMPLE_EARLY", (Py_ssize_t)SAMPLE_EARLY, "SAMPLE_HOLDS_GIL", (Py_ssize_t)SAMPLE_HOLDS_GIL,
-        "SAMPLE_STATE_SHIFT", (Py_ssize_t)SAMPLE_STATE_SHIFT,
-        "NODE_WORDS", (Py_ssize_t)(sizeof(NodeRec) / 8), "TRACK_WORDS", (Py_ssize_t)(sizeof(TrackRec) / 8));
-}
-
 #ifdef HOTLOOP_CHECKS
 /* fail_nth(n): the nth call that can fail does; answers how many there were since the last time. */
 static PyObject *py_fail_nth(PyObject *module, PyObject *args) {
@@ -467,7 +444,6 @@ static PyMethodDef functions[] = {
     {"set_time", py_set_time, METH_VARARGS, NULL},
     {"use_track", py_use_track, METH_VARARGS, NULL},
     {"end_track", py_end_track, METH_NOARGS, NULL},
-    {"layout", py_layout, METH_NOARGS, NULL},
 #ifdef HOTLOOP_CHECKS
     {"fail_nth", py_fail_nth, METH_VARARGS, NULL},
     {"dump_coverage", py_dump_coverage, METH_NOARGS, NULL},
@@ -497,14 +473,6 @@ static int add_finder(const char *name, int is_exit) {
 }
 
 static int exec_module(PyObject *module) {
-    static const struct { const char *name; uint32_t kind; } reserved[Z_RESERVED] = {
-        [Z_ROOT] = {"(root)", KIND_ROOT},         [Z_PROFILER] = {"(profiler)", KIND_PROFILER},
-        [Z_HANDOFF] = {"(handed over)", KIND_HANDOFF}, [Z_OVERFLOW] = {"(more labels)", KIND_OVERFLOW},
-        [Z_IDLE] = {"(waiting: idle worker)", KIND_WAIT}, [Z_SLEEP] = {"(waiting: sleep)", KIND_WAIT},
-        [Z_LOCK] = {"(waiting: lock)", KIND_WAIT},     [Z_SOCKET] = {"(waiting: socket)", KIND_WAIT},
-        [Z_SELECT] = {"(waiting: select)", KIND_WAIT}, [Z_QUEUE] = {"(waiting: queue)", KIND_WAIT},
-        [Z_GC] = {"(gc pause)", KIND_WAIT},           [Z_WRITE] = {"log/write", KIND_USER},
-    };
     if (page_start()) return PyErr_NoMemory(), -1;
     PyTypeObject *types[] = {&Finder_Type, &Enter_Type, &Exit_Type, &Zone_Type, &Profiled_Type, &Token_Type, &Hooked_Type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -514,12 +482,11 @@ static int exec_module(PyObject *module) {
     zones_by_name = PyDict_New();
     no_wait = PyTuple_Pack(1, Py_False);
     g.eval_steps = PyUnicode_InternFromString("eval_env_steps");
-    said_names[0] = PyUnicode_InternFromString("~said_env_steps");
-    said_names[1] = PyUnicode_InternFromString("~said_updates");
+    for (int i = 0; i < WORK_COUNTERS; i++) said_names[i] = PyUnicode_FromFormat("~said_%s", COUNTERS[i]);
     if (!zones_by_name || !no_wait || !g.eval_steps) return -1;
     for (int i = 0; i < Z_RESERVED; i++) {
-        PyObject *name = PyUnicode_FromString(reserved[i].name);
-        reserved_zones[i] = name ? zone_new(name, reserved[i].kind) : NULL;
+        PyObject *name = PyUnicode_FromString(RESERVED[i].name);
+        reserved_zones[i] = name ? zone_new(name, RESERVED[i].kind) : NULL;
         Py_XDECREF(name);
         if (!reserved_zones[i]) return -1;
     }

@@ -12,13 +12,13 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "faults.h"
 #include "layout.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <x86intrin.h>
 #endif
 
-enum { CLOCK_KERNEL = 1, CLOCK_COUNTER = 2, CLOCK_TEST = 4 };
 
 static struct {
     uint64_t base_tick, base_ns, mult, next_tick; /* ns = base_ns + (tick - base_tick) * mult >> 32 */

@@ -13,8 +13,6 @@
 enum { NEST_UNKNOWN, NEST_INSIDE, NEST_OUTERMOST };
 enum { MODE_UNASKED = -1, MODE_EVERY_STEP, MODE_NEXT_STEP }; /* which steps of a finished environment step it */
 enum { ENDS_UNKNOWN, ENDS_TOLD, ENDS_INSIDE }; /* does its result say which episodes ended, or only those of what it steps? */
-enum { ASKED_MOST = 4 };                       /* environments that are searched for this one */
-enum { INSIDE_LEAST = 8, WATCHED_MOST = 64 };  /* steps within another's until it is a part of it, or is not for good */
 
 typedef struct {
     PyObject *object, *weak; /* its address, NULL when it is gone; no weak reference where its class allows none */

@@ -1,10 +1,16 @@
-/* For benchmarks/native_checks.py alone: the Nth allocation or system call of the recorder fails.
+/* How functions are compiled; and for benchmarks/native_checks.py alone: the Nth allocation or system call of the recorder fails.
  *
  * What lives here: stand-ins for the calls that can fail, compiled in only with -DHOTLOOP_CHECKS. `fail_nth(n)` arms them, so
- * a test can walk through every one of them; without the flag this file is empty. */
+ * a test can walk through every one of them. */
 #ifndef HL_FAULTS_H
 #define HL_FAULTS_H
-#ifdef HOTLOOP_CHECKS
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((noinline, cold))
+#ifndef HOTLOOP_CHECKS
+#define FLATTEN static inline __attribute__((always_inline))
+#else
+#define FLATTEN static __attribute__((noinline)) /* count every branch once */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,13 +10,6 @@
 
 static PyTypeObject Hooked_Type;
 
-/* SPAN: a span. ENV: an environment's method; the outermost call is the event, calls within it are its layers, by class.
- * MODEL: a network; only the outermost call is a span, and what comes next decides its phase. LISTS: as MODEL, but only
- * when the first argument is a list. PHASE: everything within belongs to one phase. TRIAL: its results will show whether it is
- * an environment's; until then it leaves no trace. */
-enum { ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE, ROLE_TRIAL };
-enum { COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS }; /* ENDS: a step that somebody else counts, but for its episodes */
-
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;

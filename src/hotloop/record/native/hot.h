@@ -63,7 +63,7 @@ static uint64_t resident_bytes(void) {
 }
 
 COLD static void measure_enter(Track *track, Frame *frame) {
-    if (frame->node->slow & SLOW_OVERFLOW) lose(LOSS_LABELS);
+    if (frame->node->slow & SLOW_OVERFLOW) lose(LOSS_LABEL_OVERFLOW);
     if (!(frame->node->slow & SLOW_LONG)) return;
     frame->rss = resident_bytes();
     frame->cpu_ns = kernel_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -160,7 +160,7 @@ FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
     if (LIKELY(!(frame->flags & FRAME_REENTRY))) label_opened(node->label, at);
     track->top = node;
     track->depth = depth + 1;
-    track->state += (1u << 24) + 2;
+    track->state += (1u << STATE_ENTERED_SHIFT) + 2;
     publish(&rec->state, track->state);
     return frame;
 }
@@ -218,7 +218,7 @@ FLATTEN void span_enter(Zone *zone) {
     Node *top = track->top;
     Node *node = LIKELY(zone->hit_parent == top) ? zone->hit_node : find_child(track, top, zone);
     if (UNLIKELY(track->depth == track->room) && frames_grow(track)) {
-        lose(LOSS_NO_TRACK);
+        lose(LOSS_DROPPED_NO_TRACK);
         track->inherited++;
         return;
     }

@@ -12,15 +12,8 @@
 
 #include "rows.h"
 
-enum { PHASE_NONE, PHASE_COLLECT, PHASE_LEARN, PHASE_EVAL, PHASE_LOG, PHASE_CHECKPOINT, PHASE_TRANSFER, PHASE_WAIT, PHASE_STARTUP };
-_Static_assert(DECIDING == PHASE_EVAL + 1, "the phases an event can decide");
-
-/* What is open on a track; a hook is passed by while one of its `within` is. */
-enum { IN_ENV = 1, IN_MODEL = 2, IN_LEARN = 4, IN_LOG = 8, IN_SAVE = 16, IN_PHASE = 32, IN_DATA = 64, IN_RENDER = 128, IN_TRIAL = 256 };
-
 static Zone *gap_zones[DECIDING][DECIDING]; /* [after][before]; these live as long as the process */
 static Zone *startup_zone, *end_zone;
-enum { ITERATION_LEAST_NS = 20000000 }; /* loops that learn after every step would otherwise write thousands of rows a second */
 
 /* ---- places that call a model ---- */
 

@@ -8,17 +8,13 @@
 
 #include "hot.h"
 
-static const char *const RESERVED_COUNTERS[] = {"env_steps", "updates", "samples", "episodes", "resets", "autoresets"};
-enum { COUNTER_ENV_STEPS, COUNTER_EPISODES = 3, COUNTER_RESETS, COUNTER_AUTORESETS };
-enum { WORK_COUNTERS = 2 }; /* env_steps and updates bound the training loop */
-
 static int counter_add(PyObject *name) {
     Py_ssize_t bytes;
     const char *text = PyUnicode_AsUTF8AndSize(name, &bytes);
     uint64_t offset = text && g.counters < COUNTER_SLOTS ? string_keep(text, (size_t)bytes) : 0;
     PyErr_Clear();
     if (!offset) {
-        lose(LOSS_COUNTERS);
+        lose(LOSS_COUNTER_OVERFLOW);
         return -1;
     }
     CounterRec *rec = &sh.head->counters[g.counters];
@@ -31,8 +27,8 @@ static int counter_add(PyObject *name) {
 
 static void counters_start(void) {
     g.counters = 0;
-    for (size_t i = 0; i < sizeof RESERVED_COUNTERS / sizeof *RESERVED_COUNTERS; i++) {
-        PyObject *name = PyUnicode_InternFromString(RESERVED_COUNTERS[i]);
+    for (size_t i = 0; i < sizeof COUNTERS / sizeof *COUNTERS; i++) {
+        PyObject *name = PyUnicode_InternFromString(COUNTERS[i]);
         if (name) counter_add(name);
         Py_XDECREF(name);
         PyErr_Clear();
@@ -105,7 +101,7 @@ static uint32_t row_write(uint64_t *at, RowRec row, uint32_t count, const int64_
             row.entries++;
         } else {
             rest.value += entry->value;
-            lose(LOSS_ITERATION);
+            lose(LOSS_ITERATION_OVERFLOW);
         }
         *entry = (EntryRec){0};
     }

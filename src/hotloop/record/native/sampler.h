@@ -18,7 +18,7 @@
 #include "states.h"
 
 #if HL_FRAMES
-enum { DEEPEST = 120, MOST_NAME = 1024, MOST_TABLE = 1 << 20, CHUNK = 1 << 15, VERIFY_EVERY = 16, SLOWER_EVERY = 4096, SLOWEST = 8 };
+enum { MOST_TABLE = 1 << 20, CHUNK = 1 << 15, VERIFY_EVERY = 16 };
 
 typedef struct { uint64_t a, b; uint32_t id_plus_one; } Seen;
 typedef struct { Seen *slots; uint32_t room, used; } SeenMap;
@@ -243,7 +243,7 @@ static void whereabouts(unsigned long tid, uint32_t *track, uint32_t *path) {
     for (uint32_t i = 0; i < tracks->items && tracks->per_block; i++) {
         TrackRec *rec = (TrackRec *)(tracks->blocks[i / tracks->per_block] + 1) + i % tracks->per_block;
         if (rec->tid != tid || rec->alive != 1) continue;
-        uint64_t depth = (rec->state & 0xffffff) >> 1;
+        uint64_t depth = (rec->state & STATE_DEPTH_MASK) >> 1;
         uint64_t node = depth == 0 ? rec->base : depth <= TRACK_FRAMES ? rec->frames[depth - 1].node : rec->frames[TRACK_FRAMES - 1].node;
         *track = i;
         if (node < nodes->items && nodes->per_block)

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "frames.h"
+#include "faults.h"
 #include "layout.h"
 
 #if HL_FRAMES

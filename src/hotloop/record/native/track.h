@@ -22,7 +22,7 @@ typedef struct {
     uint64_t own;         /* of its time, what was charged to the profiler */
 } Frame;
 
-enum { PENDING = 32, DECIDING = 4 /* none, collect, learn, eval: the phases an event can decide */ };
+enum { DECIDING = PHASE_EVAL + 1 }; /* none, collect, learn, eval: the phases an event can decide */
 struct Site;
 /* A model call whose phase the next event decides (see phases.h). */
 typedef struct {
@@ -129,7 +129,6 @@ static void charge(Track *track, uint64_t at) {
 
 /* Charge a reading of the kernel, but no more than it can take. On its way back from the kernel a thread is often sent to
  * wait for others that are ready (on a busy machine this made 40 % of a run "profiler"); that time is the span's. */
-enum { READING_MOST_NS = 50000 };
 static void charge_reading(Track *track) {
     uint64_t done = now();
     charge(track, done - track->last > READING_MOST_NS ? track->last + READING_MOST_NS : done);
@@ -481,7 +480,7 @@ COLD static int session_begin(void) {
     h->peak_method = g.conf.peak_method;
     h->start_unix_ns = kernel_ns(CLOCK_REALTIME);
     h->start_ns = h->iter_start_ns = now();
-    publish(&h->version, SHARD_VERSION);
+    publish(&h->version, VERSION);
     counters_start();
     if (g.conf.name_pid == g.pid) name_process();
     next_window();
@@ -517,12 +516,12 @@ COLD static Track *wake(void) {
     }
     Track *track = self;
     if (track == &nobody && !(track = track_for_thread())) {
-        lose(LOSS_NO_TRACK);
+        lose(LOSS_DROPPED_NO_TRACK);
         return NULL;
     }
     self = track;
     if (track->gen != g.gen && track_attach(track)) {
-        lose(LOSS_NO_TRACK);
+        lose(LOSS_DROPPED_NO_TRACK);
         return NULL;
     }
     return track;
@@ -540,7 +539,7 @@ static void session_pause(void) {
         if (!g.tracks[i]->retired) track_cut(g.tracks[i], LOSS_CUT);
     uint64_t at = now();
     g.lifts++; /* suspended spans are lost here, and counted */
-    sh.head->losses[LOSS_SUSPENDED] += sh.head->lifted;
+    sh.head->losses[LOSS_DROPPED_SUSPENDED] += sh.head->lifted;
     sh.head->lifted = 0;
     for (uint32_t i = 0; i < tr.zone_count; i++) label_end(tr.zones[i]->label, at);
     memset(sh.head->suspended, 0, sizeof sh.head->suspended);

@@ -11,9 +11,6 @@
 #include "clock.h"
 #include "shard.h"
 
-#define MAX_LABELS 16384
-#define MAX_ZONES 16384
-
 struct Zone;
 
 typedef struct Label {
@@ -133,7 +130,6 @@ static void tree_forget(int release) {
     tr.paths = (Map){0};
 }
 
-enum { Z_ROOT, Z_PROFILER, Z_HANDOFF, Z_OVERFLOW, Z_IDLE, Z_SLEEP, Z_LOCK, Z_SOCKET, Z_SELECT, Z_QUEUE, Z_GC, Z_WRITE, Z_RESERVED };
 static Zone *reserved_zones[Z_RESERVED];
 
 /* Keep where a label comes from. Labels made in a loop come from one place, so the last one is remembered. */

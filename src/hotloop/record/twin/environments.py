@@ -9,9 +9,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from ...model import role as r
+from ...model import shard as m
 from ...model.phase import EVAL
 from ...store import schema as s
-from .lifting import IN_TRIAL
 from .readings import charge, settle
 from .rows import count, work_done
 from .spans import Zone, current_track
@@ -19,11 +20,9 @@ from .tree import Track, state
 
 UNKNOWN, INSIDE, OUTERMOST = range(3)
 ENDS_UNKNOWN, ENDS_TOLD, ENDS_INSIDE = range(3)  # does its result say which episodes ended, or only those of what it steps?
-ASKED_MOST = 4  # environments that are searched for this one
-INSIDE_LEAST, WATCHED_MOST = 8, 64  # steps within another's until it is a part of it, or is not for good
 HELD_BY_NONE, HELD_INSIDE, HELD_PERHAPS = range(3)
 SWEEP_FROM = 64
-_ENV_STEPS, _EPISODES, _RESETS, _AUTORESETS = (s.H_COUNTERS + index * s.COUNTER_WORDS + 2 for index in (0, 3, 4, 5))
+_ENV_STEPS, _, _, _EPISODES, _RESETS, _AUTORESETS = (s.H_COUNTERS + i * s.COUNTER_WORDS + 2 for i in range(len(s.COUNTERS)))
 _FOR_OTHERS = ("(waiting: lock)", "(waiting: queue)")
 
 
@@ -158,14 +157,14 @@ class Holder:
 def _waits_for_others(track: Track) -> bool:
     """Sleep, sockets and the like wait for something else."""
     frame = track.frames[track.depth - 1] if track.depth else None
-    return frame is not None and frame.zone.kind == s.KIND_WAIT and frame.zone.name in _FOR_OTHERS
+    return frame is not None and frame.zone.kind == m.WAIT and frame.zone.name in _FOR_OTHERS
 
 
 def _is_held_by(env: Env, target: Any, outer: Any, serial: int) -> bool:
     """Is it reachable from that one? Asked once of each, and of a few only."""
     if env.holder:
         return env.holder == serial
-    if serial in env.asked_of or len(env.asked_of) == ASKED_MOST:
+    if serial in env.asked_of or len(env.asked_of) == s.ASKED_MOST:
         return False
     env.asked_of.append(serial)
     return _ask(state.on_holds, outer, target)
@@ -210,9 +209,9 @@ def watch_step(env: Env, holder: Holder) -> None:
         return
     env.contained += 1
     env.waited += holder.waited or _waits_for_others(holder.track)
-    if env.contained >= INSIDE_LEAST and 2 * env.waited >= env.contained:
+    if env.contained >= s.INSIDE_LEAST and 2 * env.waited >= env.contained:
         env.nest = INSIDE
-    elif env.contained >= WATCHED_MOST:
+    elif env.contained >= s.WATCHED_MOST:
         env.be_outermost()
 
 
@@ -283,7 +282,7 @@ def count_step(track: Track, gen: int, env: Env | None, target: Any, result: Any
     if env is not None and env.mode and not held:  # what ended in the last step did nothing but reset in this one
         resets = sum(env.done) if len(env.done) == n else 0
         env.done = done
-    if track.inside & IN_TRIAL:
+    if track.inside & r.IN_TRIAL:
         state.trial_counted += 1
     n -= resets
     if held:

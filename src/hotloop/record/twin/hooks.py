@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import CodeType, MethodType
 from typing import Any
 
+from ...model import role as r
+from ...model import shard as m
 from ...model.phase import COLLECT, EVAL
 from ...store import schema as s
 from .environments import (
@@ -30,17 +32,14 @@ from .environments import (
     hear_ends,
     watch_step,
 )
-from .lifting import IN_TRIAL, adopt
+from .lifting import adopt
 from .phases import Pending, Site, begin_loop, resolve
 from .readings import charge, settle
 from .rows import iterate, work_done
-from .spans import GC_PAUSE, Zone, current_track, outside, wake_for_span, zone_of
+from .spans import Zone, current_track, outside, wake_for_span, zone_of
 from .tree import BUSY, Track, state
 
 LOCAL = state.local
-ROLE_SPAN, ROLE_ENV, ROLE_MODEL, ROLE_LISTS, ROLE_PHASE, ROLE_TRIAL = range(6)
-IN_MODEL, IN_LEARN = 2, 4  # of what may be open on a track, what means something here
-COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS = range(5)
 DECIDING = EVAL + 1  # the phases an event can decide, and none
 MOST_SITES = 4096
 BY_VALUE = ("cloudpickle", "dill")
@@ -97,15 +96,15 @@ class Hooked:
             track = wake_for_span(track)
             if track is None:
                 return self._function(*args, **keywords)
-        if self._role == ROLE_ENV:
+        if self._role == r.ENV:
             return self._call_env(track, args, keywords)
-        if self._role == ROLE_TRIAL:
+        if self._role == r.TRIAL:
             return self._function(*args, **keywords) if self._aside else self._call_trial(track, args, keywords)
         if track.inside & self._within or self._transparent:
             return self._function(*args, **keywords)
-        if self._role == ROLE_LISTS and not (args and isinstance(args[0], (list, tuple))):
+        if self._role == r.LISTS and not (args and isinstance(args[0], (list, tuple))):
             return self._function(*args, **keywords)
-        if self._role in (ROLE_MODEL, ROLE_LISTS):
+        if self._role in (r.MODEL, r.LISTS):
             return self._call_model(track, args, keywords)
         return self._call_span(track, args, keywords)
 
@@ -123,13 +122,13 @@ class Hooked:
         if args and self._counts:
             env = env_of(args[0])
             if env.nest != OUTERMOST:
-                held, holder = find_holder(track, env, args[0], self._counts in (COUNT_STEP, COUNT_ENDS))
+                held, holder = find_holder(track, env, args[0], self._counts in (r.COUNT_STEP, r.COUNT_ENDS))
                 if not track.gen == gen == state.gen_on:
                     return self._function(*args, **keywords)
                 if held == HELD_INSIDE:
                     return self._call_inside(track, env, holder, args, keywords)
         _event_begins(track, self._event)
-        if not state.in_loop and self._counts != COUNT_RESET:
+        if not state.in_loop and self._counts != r.COUNT_RESET:
             _begin_loop(track)
         if track.depth and track.frames[0].zone is state.reserved["(handed over)"]:
             _change(track, _tell_waiting, self._event)
@@ -144,9 +143,9 @@ class Hooked:
         track.env_calls += 1
         listened, heard = track.listens, track.heard
         tells = env is None or env.ends == ENDS_TOLD
-        track.listens = env is not None and (self._counts == COUNT_ENDS or (self._counts == COUNT_STEP and not tells))
+        track.listens = env is not None and (self._counts == r.COUNT_ENDS or (self._counts == r.COUNT_STEP and not tells))
         track.heard = 0
-        collects = self._counts == COUNT_STEP and track.within_phase != EVAL and gen == state.gen_on
+        collects = self._counts == r.COUNT_STEP and track.within_phase != EVAL and gen == state.gen_on
         slot = env.record() if env is not None and collects else None
         if layer is not None:
             layer.__enter__()
@@ -162,11 +161,11 @@ class Hooked:
             if slot is not None:
                 count_env(slot, track, layer, track.last - began)
             track.heard = ends
-            if self._counts == COUNT_STEP:
+            if self._counts == r.COUNT_STEP:
                 _guard(count_step, track, gen, env, args[0] if args else None, result, held != HELD_BY_NONE)
-            elif self._counts == COUNT_RESET:
+            elif self._counts == r.COUNT_RESET:
                 _guard(count_reset, track, env, resets)
-            elif self._counts == COUNT_ENDS and not held:
+            elif self._counts == r.COUNT_ENDS and not held:
                 count_ends(track)
             if held and env is not None and holder is not None and gen == state.gen_on:
                 _guard(watch_step, env, holder)
@@ -183,7 +182,7 @@ class Hooked:
         outer = holder.track if holder is not None else _track_by_id(track.handed_by)
         if holder is not None and outer is not None:
             node = outer.top
-            while node.label.kind == s.KIND_WAIT and node.parent is not None:
+            while node.label.kind == m.WAIT and node.parent is not None:
                 node = node.parent
             adopt(state.head[s.H_SHARD_ID], node.path)
             track.inside |= self._inside
@@ -192,7 +191,7 @@ class Hooked:
         handed, opened = track.depth > depth, track.env
         track.env = args[0]
         track.env_calls += 1
-        slot = env.record() if self._counts == COUNT_STEP and track.within_phase != EVAL else None
+        slot = env.record() if self._counts == r.COUNT_STEP and track.within_phase != EVAL else None
         if layer is not None:
             layer.__enter__()
         began = track.last
@@ -208,7 +207,7 @@ class Hooked:
                 state.reserved["(handed over)"].__exit__()
             track.env = opened
             if done and track.gen == gen == state.gen_on:
-                if self._counts == COUNT_RESET:
+                if self._counts == r.COUNT_RESET:
                     _guard(count_reset, track, env, resets)
                     if outer is not None:
                         outer.resets += 1  # it holds this one
@@ -237,27 +236,27 @@ class Hooked:
         finally:
             if layer is not None:
                 layer.__exit__()
-        if track.listens and self._counts == COUNT_STEP and track.gen == gen == state.gen_on:
+        if track.listens and self._counts == r.COUNT_STEP and track.gen == gen == state.gen_on:
             _guard(hear_ends, track, gen, heard, result)
-        if self._counts == COUNT_RESET and track.gen == gen == state.gen_on:
+        if self._counts == r.COUNT_RESET and track.gen == gen == state.gen_on:
             _guard(count_reset, track, None, resets)
         return result
 
     def _call_trial(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Perhaps an environment's step. The call that shows it to be one counts, unless steps within it did."""
         gen, counted, before = track.gen, state.trial_counted, track.inside
-        track.inside |= IN_TRIAL
+        track.inside |= r.IN_TRIAL
         try:
             result = self._function(*args, **keywords)
         finally:
             track.inside = before
-        if not track.gen == gen == state.gen_on or self._role != ROLE_TRIAL:
+        if not track.gen == gen == state.gen_on or self._role != r.TRIAL:
             return result
         verdict = self._judge(result)
         self._aside = verdict < 0
         if verdict <= 0 or not track.gen == gen == state.gen_on:
             return result
-        self._role, self._after = ROLE_ENV, None
+        self._role, self._after = r.ENV, None
         if before & self._within or state.trial_counted != counted or not args:
             return result
         _event_begins(track, self._event)
@@ -284,7 +283,7 @@ class Hooked:
         before, model, gen, row = track.inside, track.model, track.gen, state.row
         site = None if track.within_phase else _site_here()
         phase: int = track.within_phase if site is None else site.phase
-        if self._inside & IN_MODEL:
+        if self._inside & r.IN_MODEL:
             track.model = self
         track.inside |= self._inside
         zone = self._zone_in(phase or COLLECT)
@@ -298,7 +297,7 @@ class Hooked:
             track.inside, track.model = before, model
             alive = track.gen == gen == state.gen_on
             # over the end of a row it stays as guessed: part of its time is in a row already
-            waits = alive and not self._transparent and state.row == row and len(track.pending) < Pending.MOST
+            waits = alive and not self._transparent and state.row == row and len(track.pending) < s.PENDING
             if waits and site is not None and node is not None:
                 span = Pending(node, self._zones, site, phase or COLLECT, node.self_ns - own, node.total - total)
                 track.pending.append(span)
@@ -310,12 +309,12 @@ class Hooked:
         gen = track.gen
         if self._event:
             _event_begins(track, self._event)
-        if not state.in_loop and self._inside & IN_LEARN:
+        if not state.in_loop and self._inside & r.IN_LEARN:
             _begin_loop(track)
         before, phase = track.inside, track.within_phase
         zone = self._zone_in(phase)
         track.inside |= self._inside
-        if self._role == ROLE_PHASE and phase != EVAL:
+        if self._role == r.PHASE and phase != EVAL:
             track.within_phase = self._event
         zone.__enter__()
         try:
@@ -323,7 +322,7 @@ class Hooked:
         finally:
             zone.__exit__()
             track.inside, track.within_phase = before, phase
-            if self._role == ROLE_PHASE and track.gen == gen == state.gen_on:
+            if self._role == r.PHASE and track.gen == gen == state.gen_on:
                 _change(track, resolve, phase or self._event)
         if track.gen == gen == state.gen_on:
             self._finish(track, args, result, track.phase)
@@ -354,7 +353,7 @@ class Hooked:
         return zone
 
     def _finish(self, track: Track, args: tuple[Any, ...], result: Any, phase: int) -> None:
-        if self._counts == COUNT_UPDATE:
+        if self._counts == r.COUNT_UPDATE:
             state.learned = state.learns = True
             work_done(track.last)
         self._call_after(args, result, phase)
@@ -420,9 +419,9 @@ def _change(track: Track, action: Callable[..., None], *args: Any) -> None:
 
 def _event_begins(track: Track, event: int) -> None:
     """A model's method that holds events is no phase: from now on it is looked through."""
-    if track.inside & IN_MODEL and track.model is not None:
+    if track.inside & r.IN_MODEL and track.model is not None:
         track.model._transparent = True
-        track.inside &= ~IN_MODEL
+        track.inside &= ~r.IN_MODEL
     _change(track, resolve, track.within_phase or event)
 
 
@@ -431,7 +430,7 @@ def _tell_waiting(track: Track, event: int) -> None:
     for other in state.tracks:
         if other is track or other.retired or other.gen != state.gen or other.depth != 1 or other.within_phase:
             continue
-        if other.top.label.kind == s.KIND_WAIT and (other.pending or other.root.self_ns > other.gap_mark):
+        if other.top.label.kind == m.WAIT and (other.pending or other.root.self_ns > other.gap_mark):
             resolve(other, event)
 
 
@@ -508,9 +507,9 @@ def gc_pause(phase: str, info: Any = None, /) -> None:
     if current_track() is None or not isinstance(phase, str):
         return
     if phase == "start":
-        state.reserved[GC_PAUSE].__enter__()
+        state.reserved[m.GC_PAUSE].__enter__()
     else:
-        state.reserved[GC_PAUSE].__exit__()
+        state.reserved[m.GC_PAUSE].__exit__()
 
 
 def within(phase: int) -> int:

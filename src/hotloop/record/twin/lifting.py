@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...model import role as r
 from ...model.phase import EVAL
 from ...store import schema as s
 from .spans import TRACK_FRAMES, close_top, current_track, push, put_event
 from .tree import Frame, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
 
-IN_ENV, IN_TRIAL = 1, 256
-CARRIED = IN_ENV | IN_TRIAL  # of what is open on a track, what goes with work that is handed over
+CARRIED = r.IN_ENV | r.IN_TRIAL  # of what is open on a track, what goes with work that is handed over
 
 
 class Token:
@@ -65,8 +65,6 @@ def lift(depth: int, running: bool) -> Token | None:
         token = Token(track, track.frames[depth : track.depth], running)
         at = state.clock()
         track.settle(at)
-        for frame in token.frames:
-            frame.node.label.share()
         for frame in reversed(token.frames):
             touch(frame.node)
             track.set_crooked(-frame.crooked)
@@ -163,7 +161,7 @@ def origin() -> tuple[int, int, int] | None:
     if track is None:
         return None
     what = _around(track) & 0xFFFFFFFF
-    return (state.head[s.H_SHARD_ID], track.top.path, what | (track.id + 1) << 32 if what & IN_ENV else what)
+    return (state.head[s.H_SHARD_ID], track.top.path, what | (track.id + 1) << 32 if what & r.IN_ENV else what)
 
 
 def adopt(shard: int, path: int, around: int = 0) -> int | None:

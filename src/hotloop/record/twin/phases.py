@@ -31,7 +31,6 @@ class Pending:
     """A model call whose phase the next event decides."""
 
     __slots__ = ("node", "own", "phase", "site", "total", "zones")
-    MOST = 32  # of a track
 
     def __init__(self, node: Node, zones: tuple[Zone | None, ...], site: Site, phase: int, own: int, total: int) -> None:
         self.node, self.zones, self.site = node, zones, site
@@ -112,15 +111,11 @@ def move_span(track: Track, span: Pending, zone: Zone) -> None:
 
 
 def _move_union(source: Node, target: Node, ns: int) -> None:
-    """Of the time the label was open at all; one that has a single node has that node's total time, which moves by itself."""
-    ours, theirs = source.label, target.label
-    both = min(ours.union_ns, ns) if ours.shared else ns
-    if both < ns:
-        theirs.share()
-    for label, by in ((ours, -both), (theirs, both)):
-        if label.shared:
-            label.union_ns += by
-            label.words[label.union_at] = label.union_ns
+    """Of the time the label was open at all."""
+    both = min(source.label.union_ns, ns)
+    for label, by in ((source.label, -both), (target.label, both)):
+        label.union_ns += by
+        label.words[label.union_at] = label.union_ns
 
 
 def gap_node(track: Track, zone: Zone) -> Node | None:

@@ -35,10 +35,10 @@ def note_memory(rise: int, rss: int, peak: int, true_peak: bool) -> None:
     words[at + s.N_MEM_RSS_MAX] = max(words[at + s.N_MEM_RSS_MAX], peak)
     words[at + s.N_MEM_CALLS] += 1 if true_peak else 1 << 32
     header = state.head
-    seen = header[s.H_SNAPSHOTS]
-    slot = s.H_SNAPSHOTS + 1 + seen % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
+    seen = header[s.H_SNAPSHOT_COUNT]
+    slot = s.H_SNAPSHOTS + seen % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
     header[slot], header[slot + 1], header[slot + 2], header[slot + 3] = state.clock(), track.top.path, rss, peak
-    header[s.H_SNAPSHOTS] = seen + 1
+    header[s.H_SNAPSHOT_COUNT] = seen + 1
 
 
 def note_gpu_peak(peak: int) -> None:

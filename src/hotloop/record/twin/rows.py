@@ -13,10 +13,8 @@ from .readings import charge
 from .spans import current_track
 from .tree import BUSY, Node, Track, state, touch
 
-RESERVED_COUNTERS = ("env_steps", "updates", "samples", "episodes", "resets", "autoresets")
-WORK_COUNTERS = ("env_steps", "updates")  # they bound the training loop
+WORK_COUNTERS = s.COUNTERS[: s.WORK_COUNTERS]
 MASK64 = (1 << 64) - 1
-ITERATION_LEAST_NS = 20_000_000  # loops that learn after every step would otherwise write thousands of rows a second
 
 
 def counter_add(name: str) -> int | None:
@@ -36,7 +34,7 @@ def counter_add(name: str) -> int | None:
 
 def counters_start() -> None:
     state.counters = {}
-    for name in RESERVED_COUNTERS:
+    for name in s.COUNTERS:
         counter_add(name)
 
 
@@ -178,7 +176,7 @@ def _touch_open(track: Track) -> None:
 def iterate(track: Track) -> None:
     """An env step begins, and with it an iteration. Every one is counted; short ones share a row."""
     state.learned = state.episode_ended = False
-    if track.last - state.head[s.H_ITER_START_NS] >= ITERATION_LEAST_NS:
+    if track.last - state.head[s.H_ITER_START_NS] >= s.ITERATION_LEAST_NS:
         close_iteration(track)
     else:
         state.iteration += 1

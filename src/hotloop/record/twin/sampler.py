@@ -20,10 +20,8 @@ from types import CodeType, FrameType
 from ...model.shard import BLOCKED, RUNNING, UNKNOWN
 from ...store import schema as s
 from ...store.writer import Block
-from .tree import BUSY, CLOCK_TEST, Track, state
+from .tree import BUSY, Track, state
 
-DEEPEST, MOST_NAME = 120, 1024
-SLOWER_EVERY, SLOWEST = 4096, 8  # a long run needs no more samples, only later ones
 NO_TRACK = (1 << 32) - 1
 UNITS, CHILD_UNITS, STRING_UNITS = 6, 1, 3
 LEAST_USED, LEAST_OF_LEFT = 0.05, 0.5  # as in states.h: of the time, and of what the others left of it
@@ -97,7 +95,7 @@ class Sampler:
         state.head[s.H_SAMPLE_TICKS] += self._weight
         state.head[s.H_SEEN_NS] = state.clock()
         self._looks += 1
-        if self._looks % SLOWER_EVERY == 0 and self._weight < SLOWEST:
+        if self._looks % s.SLOWER_EVERY == 0 and self._weight < s.SLOWEST:
             self._weight *= 2
 
     def _read_states(self, idents: Iterable[int], tracks: dict[int, Track]) -> dict[int, int]:
@@ -133,7 +131,7 @@ class Sampler:
         if not state.in_loop:
             path |= s.SAMPLE_EARLY
         seen: list[int] = []
-        while frame is not None and len(seen) < DEEPEST:
+        while frame is not None and len(seen) < s.DEEPEST:
             if not frame.f_code.co_filename.startswith(_OURS):
                 seen.append(self._place_of(frame.f_code, frame.f_lineno or 0))
             frame = frame.f_back
@@ -166,7 +164,7 @@ class Sampler:
 
     def _text(self, text: str) -> tuple[int, int]:
         """Where a string is kept, and how long it is there."""
-        data = text[:MOST_NAME].encode("ascii", "replace")
+        data = text[: s.MOST_NAME].encode("ascii", "replace")
         at = self._string_ids.get(data)
         if at is None:
             at, block = s.HEAD_WORDS * 8 + self._strings_used, self._strings
@@ -201,7 +199,7 @@ def start() -> None:
     options, shard = state.options, state.shard
     child = options["is_child"]
     interval_us = options["child_sample_us" if child else "sample_us"]
-    if not interval_us or options["clock"] == CLOCK_TEST or shard is None:
+    if not interval_us or options["clock"] == s.CLOCK_TEST or shard is None:
         return
     units, string_units = (CHILD_UNITS, CHILD_UNITS) if child else (UNITS, STRING_UNITS)
     if shard.limit - shard.used < 4 * (3 * units + string_units + 1) * s.BLOCK_BYTES:

@@ -18,8 +18,8 @@ from . import sampler
 from .environments import envs_end, envs_start
 from .phases import settle_ended, settle_phases, settle_tails
 from .rows import counters_start, end_iterations, next_window
-from .spans import MAX_ZONES, close_top
-from .tree import CLOCK_PYTHON, CLOCK_TEST, NEVER, UNATTACHED, Track, add_node, label_of, path_of, state, touch
+from .spans import close_top
+from .tree import NEVER, UNATTACHED, Track, add_node, label_of, path_of, state, touch
 
 MAX_FREE_TRACKS = 64
 
@@ -162,7 +162,7 @@ def _session_begin() -> bool:
     path = None
     if options["directory"] is not None:
         path = os.path.join(options["directory"], f"{os.getpid()}-{shard_id:016x}{s.SHARD_SUFFIX}")
-    test = options["clock"] == CLOCK_TEST
+    test = options["clock"] == s.CLOCK_TEST
     state.clock = _test_clock if test else time.perf_counter_ns  # CLOCK_MONOTONIC on Linux
     limit = options["child_budget"] if child else options["budget"]
     shard = _essentials(path, limit) or _essentials(None, limit)
@@ -196,7 +196,7 @@ def _session_begin() -> bool:
     state.log_room = options["child_log_events" if child else "log_events"]
     h = state.head
     h[s.H_PID], h[s.H_PARENT_PID], h[s.H_SHARD_ID] = os.getpid(), os.getppid(), shard_id
-    h[s.H_CLOCK] = CLOCK_TEST if test else CLOCK_PYTHON
+    h[s.H_CLOCK] = s.CLOCK_TEST if test else s.CLOCK_PYTHON
     h[s.H_COST_INSIDE_PS], h[s.H_COST_OUTSIDE_PS], h[s.H_COST_ERROR_PS] = options["costs"]
     h[s.H_EPOCH], h[s.H_PARENT_SHARD] = options["epoch"], options["parent_shard"]
     h[s.H_PEAK_METHOD] = options["peak_method"]
@@ -329,7 +329,7 @@ def open(**options: Any) -> bool:
 
 def _prune_zones() -> None:
     """Make room for names, so that a flood of them in one recording does not spoil the next; zones in use stay valid."""
-    if len(state.zones) > MAX_ZONES // 2:
+    if len(state.zones) > s.MAX_ZONES // 2:
         state.zones.clear()
 
 

@@ -14,13 +14,13 @@ from struct import Struct
 from types import FrameType
 from typing import Any
 
+from ...model import shard as m
 from ...model.phase import LOG
 from ...store import schema as s
 from .tree import (
     BUSY,
     NEVER,
     Frame,
-    Label,
     Node,
     Track,
     find_child,
@@ -30,13 +30,12 @@ from .tree import (
 )
 
 # Native formats: each field is one 8-byte store. The whole is zeroed first, so nothing that publishes may be among them.
-JOURNAL = Struct("@QQQQdQQ").pack_into
+JOURNAL = Struct("@" + s.format_of(s.RECORDS["Journal"])).pack_into
 EVENT = Struct("@QQQQ").pack_into
 LOCAL = state.local
 ENTERED = (1 << s.STATE_ENTERED_SHIFT) + 2
 UINT32_MAX = (1 << 32) - 1
 RING_HEAD, TRACK_FRAMES = s.H_RING_HEAD, s.TRACK_FRAMES
-GC_PAUSE = "(gc pause)"
 GENERATOR_FLAGS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
 
 
@@ -74,7 +73,7 @@ def resident_bytes() -> int:
 
 
 def measure_enter(track: Track, frame: Frame) -> None:
-    if frame.node.label.kind == s.KIND_OVERFLOW:
+    if frame.node.label.kind == m.OVERFLOW:
         state.lose("label_overflow")
     if frame.node.long:
         frame.rss = resident_bytes()
@@ -137,7 +136,7 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
         frame.write(track.words)
     else:
         state.lose("deep")
-    if label.shared and not frame.reentry:
+    if not frame.reentry:
         label.opened(at)
     track.top = node
     track.depth = depth + 1
@@ -153,14 +152,17 @@ def close_top(track: Track, at: int) -> None:
     track_words, track_buffer, journal_at, state_at = track.hot
     start = frame.start
     duration = at - start
-    union = 0
-    if frame.odd or label.shared:
+    total = node.total
+    if frame.odd:
         if frame.measured:
             at = read_at_exit(track, frame, at)
-            duration = at - start
-        duration, total, union = unusual(frame, label, at, duration)
-    else:
-        total = node.total + duration
+        duration = at - start - frame.own
+        measure_exit(frame, duration)
+    if not frame.reentry:
+        total += duration
+        label.open = others = label.open - 1
+        if not others and at > label.union_start:
+            label.union_ns += at - label.union_start
     words[self_at] = node.self_ns = node.self_ns + (at - track.last)
     track.last = at
     if duration >= 16:
@@ -172,7 +174,7 @@ def close_top(track: Track, at: int) -> None:
     node.total = total
     node.squares = squares = node.squares + duration * duration
     value = track.state
-    JOURNAL(track_buffer, journal_at, ident, duration, count, total, squares, hist, union)
+    JOURNAL(track_buffer, journal_at, ident, duration, count, total, squares, hist, label.union_ns)
     track_words[state_at] = value | 1
     words[count_at] = count
     words[total_at] = total
@@ -187,8 +189,7 @@ def close_top(track: Track, at: int) -> None:
         ints[bucket] = hist
     except ValueError:
         ints[bucket] = halve_histogram(node, bucket)
-    if union:
-        label.words[label.union_at] = union
+    label.words[label.union_at] = label.union_ns
     track_words[state_at] = track.state = value - 2
     track.top = frame.below
     if node.marked_in != state.mark:
@@ -202,20 +203,6 @@ def close_top(track: Track, at: int) -> None:
         state.head[RING_HEAD] = head + 1
     else:
         put_event(track, node, start, duration, 0)
-
-
-def unusual(frame: Frame, label: Label, at: int, duration: int) -> tuple[int, int, int]:
-    """Measured, recursive, resumed, or of a label that others have open too: duration, total and union as they are then."""
-    if frame.odd:
-        duration -= frame.own
-        measure_exit(frame, duration)
-        if frame.reentry:
-            return duration, frame.node.total, label.union_ns
-    if label.shared:
-        label.open -= 1
-        if not label.open and at > label.union_start:
-            label.union_ns += at - label.union_start
-    return duration, frame.node.total + duration, label.union_ns
 
 
 def close_odd(track: Track, frame: Frame, at: int) -> None:
@@ -276,7 +263,7 @@ class Zone:
 
     __slots__ = ("kind", "label", "marks", "name", "owns", "phase", "site")
 
-    def __init__(self, name: str, kind: int = s.KIND_USER, phase: int = 0, owns: bool = False) -> None:
+    def __init__(self, name: str, kind: int = m.USER, phase: int = 0, owns: bool = False) -> None:
         self.name, self.kind, self.phase = name, kind, phase
         self.owns = owns  # its own time is work, also where it has parts
         self.marks = False  # its edges are told, see tell_edge()
@@ -324,8 +311,10 @@ class Zone:
                 words = track.words
                 words[frame.node_at] = node.id
                 words[frame.start_at] = at
-                if node.label.shared:
-                    node.label.opened(at)
+                label = node.label
+                label.open = count = label.open + 1
+                if count == 1:
+                    label.words[label.start_at] = label.union_start = at
                 track.top = node
                 track.depth = depth + 1
                 words[track.state_at] = track.state = track.state + ENTERED
@@ -360,7 +349,7 @@ class Zone:
 
     def _look_at_caller(self) -> None:
         """In a new place: is this span opened by a generator that yields inside it? Then its time is not its own."""
-        if self.kind != s.KIND_USER:
+        if self.kind != m.USER:
             return
         frame = outside(sys._getframe(2))
         if self.site is None:
@@ -375,7 +364,7 @@ class Zone:
                 offset = state.shard.string(data)
                 self.label.word(s.L_SITE, offset)
                 self.label.word(s.L_SITE_BYTES, len(data) if offset else 0)
-                self.label.flag(s.FLAG_HELD_ACROSS_YIELD, True)
+                self.label.words[self.label.union_at - s.L_UNION_NS + s.L_FLAGS] |= s.FLAG_HELD_ACROSS_YIELD
 
 
 HOOKS_MODULE = f"{__package__}.hooks"
@@ -413,7 +402,6 @@ def exit_off(track: Track | None) -> None:
         state.lose("stray_exit")
 
 
-MAX_ZONES = 16384
 ZONES = state.zones  # never replaced
 
 
@@ -440,22 +428,16 @@ def zone_of(name: Any) -> Zone:
             name = "(unnamed)"
     zone = state.zones.get(name)
     if zone is None:
-        if len(state.zones) >= MAX_ZONES:
+        if len(state.zones) >= s.MAX_ZONES:
             return state.reserved["(more labels)"]
         zone = state.zones.setdefault(name, Zone(name))
         zone.marks = True
     return zone
 
 
-RESERVED = {
-    "(root)": s.KIND_ROOT, "(profiler)": s.KIND_PROFILER, "(handed over)": s.KIND_HANDOFF,
-    "(more labels)": s.KIND_OVERFLOW, "(waiting: idle worker)": s.KIND_WAIT, "(waiting: sleep)": s.KIND_WAIT,
-    "(waiting: lock)": s.KIND_WAIT, "(waiting: socket)": s.KIND_WAIT, "(waiting: select)": s.KIND_WAIT,
-    "(waiting: queue)": s.KIND_WAIT, GC_PAUSE: s.KIND_WAIT,
-}  # fmt: skip
-state.reserved.update((name, Zone(name, kind)) for name, kind in RESERVED.items())
-WRITE = "log/write"
-state.reserved[WRITE] = Zone(WRITE, s.KIND_USER, LOG, owns=True)
+state.reserved.update((name, Zone(name, kind)) for name, kind in s.RESERVED.values())
+WRITE = s.RESERVED["WRITE"][0]
+state.reserved[WRITE] = Zone(WRITE, m.USER, LOG, owns=True)
 
 
 def wrap(zone: Zone, function: Callable[..., Any]) -> Callable[..., Any]:

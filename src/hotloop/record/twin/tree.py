@@ -14,6 +14,7 @@ from _thread import _local as ThreadLocal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...model import shard as m
 from ...store import schema as s
 from ...store.writer import Block, ShardWriter
 
@@ -22,49 +23,24 @@ if TYPE_CHECKING:
     from .phases import Pending
     from .spans import Zone
 
-MAX_LABELS = 16384
-CLOCK_PYTHON, CLOCK_TEST = 3, 4
 UNATTACHED, BUSY = -2, -1  # never 0: that is `gen_on` while nothing records
 
 
-READING_MOST_NS = 50_000
-
-
 class Label:
-    """A name. While it has a single node, that node's total time is its union, so nothing is kept (120 ns a span)."""
+    """A name, and how long it was open anywhere."""
 
-    __slots__ = ("alone", "id", "kind", "open", "placed", "shared", "start_at", "union_at", "union_ns", "union_start", "words")
+    __slots__ = ("id", "kind", "open", "placed", "start_at", "union_at", "union_ns", "union_start", "words")
 
     def __init__(self, block: Block, at: int, number: int, kind: int, flags: int) -> None:
         self.words, self.union_at, self.start_at = block.words, at + s.L_UNION_NS, at + s.L_UNION_START
         self.id, self.kind = number, kind
-        self.alone: Node | None = None
-        self.shared = self.placed = False
+        self.placed = False
         self.open = 0  # spans of this label open now, over all tracks (recursion counts once)
         self.union_ns = self.union_start = 0  # as in the file
-        self.words[at + s.L_FLAGS] = s.FLAG_ALONE | flags
+        self.words[at + s.L_FLAGS] = flags
 
     def word(self, field: int, value: int) -> None:
         self.words[self.union_at - s.L_UNION_NS + field] = value
-
-    def flag(self, bit: int, on: bool) -> None:
-        old = self.words[self.union_at - s.L_UNION_NS + s.L_FLAGS]
-        self.word(s.L_FLAGS, old | bit if on else old & ~bit)
-
-    def share(self) -> None:
-        """From now on the union is kept: a second node appears, or one node is open in several tasks."""
-        if self.shared:
-            return
-        self.shared = True
-        if self.alone is not None:
-            self.union_ns = self.alone.total
-            for track in state.tracks:
-                for frame in track.frames[: track.depth]:
-                    if frame.node is self.alone and not frame.reentry:
-                        self.open, self.union_start = 1, frame.start
-        self.words[self.start_at] = self.union_start
-        self.words[self.union_at] = self.union_ns
-        self.flag(s.FLAG_ALONE, False)
 
     def opened(self, at_ns: int) -> None:
         self.open += 1
@@ -210,7 +186,7 @@ class Track:
         """Charge a reading of the kernel, but no more than it can take: the rest is the thread being sent to wait for others,
         which is the span's. Answers what was charged."""
         done = state.clock()
-        cost = min(done - self.last, READING_MOST_NS)
+        cost = min(done - self.last, s.READING_MOST_NS)
         self.charge(self.last + cost)
         self.settle(done)
         return cost
@@ -303,7 +279,7 @@ def label_of(zone: Zone) -> Label:
     shard = state.shard
     assert shard is not None
     label = None
-    if shard.items[s.LABELS] < MAX_LABELS:
+    if shard.items[s.LABELS] < s.MAX_LABELS:
         data = zone.name.encode("utf-8", "surrogatepass")
         offset = shard.string(data)
         if not offset and len(data) > 1024:
@@ -367,10 +343,6 @@ def add_node(track: Track, path: int | None, label: Label, parent: Node | None) 
     state.shard.publish(s.NODES)
     node = Node(block, at, number, path, track.id, label, parent)
     track.nodes.append(node)
-    if label.alone is None:
-        label.alone = node
-    else:
-        label.share()
     return node
 
 
@@ -394,7 +366,7 @@ def find_child(track: Track, parent: Node, zone: Zone) -> Node:
         track.settle(state.clock())
         node = add_node(track, path_of(parent.path, label.id), label, parent)
         track.charge(state.clock())  # making it is our time
-        if node is not None and label.kind != s.KIND_OVERFLOW:
+        if node is not None and label.kind != m.OVERFLOW:
             parent.children[zone] = node
             return node
         node = node or track.overflow

@@ -21,9 +21,9 @@ CAUSE = Cause(
 _CALL = re.compile(r"detect_anomaly\(")
 
 
-def look(e: Evidence) -> Candidate | None:
-    looks, on = e.facts.get("update_looks", 0), e.facts.get("anomaly_updates", 0)
-    if not looks or on < 0.5 * looks:
+def find(e: Evidence) -> Candidate | None:
+    readings, on = e.facts.get("update_looks", 0), e.facts.get("anomaly_updates", 0)
+    if not readings or on < 0.5 * readings:
         return None
     work = e.where(lambda x: x.phase == LEARN)
     share = e.share(work)
@@ -35,7 +35,7 @@ def look(e: Evidence) -> Candidate | None:
         "learn/backward",
         tuple(work),
         removes=0.5,
-        evidence=(f"on at {on} of {looks} updates looked at",),
+        evidence=(f"on at {on} of {readings} updates looked at",),
     )
 
 

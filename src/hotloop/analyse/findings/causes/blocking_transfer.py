@@ -24,7 +24,7 @@ CAUSE = Cause(
 LEAST_SHARE = 0.06
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     devices = e.diagnosis.devices
     if devices is None:
         return None

@@ -21,7 +21,7 @@ _TEXT = re.compile(r"\b(torch|np|numpy|joblib)\.(save|savez\w*|dump)\(|pickle\.d
 _NAMES = re.compile(r"save|checkpoint|snapshot", re.I)
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _saves(e, x))
     share = e.share(found)
     if share < LEAST_SHARE:

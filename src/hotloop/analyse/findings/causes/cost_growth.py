@@ -33,7 +33,7 @@ _WHOLE = re.compile(
 )
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     for grown in growing_labels(e):
         if grown.factor < LEAST_FACTOR or grown.label == "learn/backward":
             continue

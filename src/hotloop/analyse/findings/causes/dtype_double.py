@@ -17,7 +17,7 @@ CAUSE = Cause(
 )
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     calls, double = e.facts.get("model_calls", 0), e.facts.get("model_double", 0)
     work = e.where_label("forward", "policy", "backward", "optimizer", "loss", "clip_grad")
     share = e.share(work)

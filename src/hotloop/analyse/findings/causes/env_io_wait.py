@@ -27,7 +27,7 @@ _WAITS = ("(waiting: sleep)", "(waiting: socket)", "(waiting: select)")
 _READS = re.compile(r"\.readline\(|\.recv\(|stdout\.read|urlopen|requests\.|\.getresponse\(")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     waits = [x for x in e.where_label("env_step", "env_reset") if _waits(e, x)]
     share = e.share(waits)
     note = "in the main thread"

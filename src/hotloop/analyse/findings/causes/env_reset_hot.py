@@ -16,7 +16,7 @@ CAUSE = Cause("env-reset-hot", "expensive resets", "build the world once and res
 LEAST_SHARE = 0.12
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     inside = (x for x in e.where_label("env_step") if any(label.endswith(".reset") for label in x.labels))
     resets = join(e.where_label("env_reset"), inside)
     share = e.share(resets)

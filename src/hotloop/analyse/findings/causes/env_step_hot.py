@@ -25,7 +25,7 @@ LEAST_SHARE = 0.22
 LEAST_STEP_NS = 20_000  # of one environment: below, it is about as cheap as Python gets, or works on batches
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     steps = [x for x in e.where_label("env_step") if x.kind == USER and any(e.is_yours(p) for p in x.inside(ENV_METHODS))]
     share = e.share(steps)
     if share < LEAST_SHARE or share * e.loop_ns / max(1, e.env_steps) < LEAST_STEP_NS:

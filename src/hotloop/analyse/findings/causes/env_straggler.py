@@ -24,7 +24,7 @@ CAUSE = Cause(
 LEAST_SHARE = 0.10
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     lanes = e.env_lanes
     if len(lanes) < 2:
         return None

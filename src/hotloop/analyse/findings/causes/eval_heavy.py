@@ -20,7 +20,7 @@ LEAST_SHARE, MOST_SHARE = 0.15, 0.97
 _NAMES = re.compile(r"eval|(^|_)test(_|$)|validat|benchmark|greedy|demo|play_(episode|game)s?$", re.I)
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: x.phase == EVAL or any(label.startswith("eval/") for label in x.labels) or _tests(e, x))
     share = e.share(found)
     if share < LEAST_SHARE or share > MOST_SHARE:  # all of it: then this is how the script collects

@@ -22,7 +22,7 @@ CAUSE = Cause(
 LEAST_SHARE, LEAST_SHARE_SINGLE = 0.35, 0.28  # the second where one environment is stepped at a time
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _plumbing(e, x))
     share = e.share(found)
     calls = sum(o.calls for o in e.diagnosis.operations if o.name == "collect/env_step")

@@ -21,7 +21,7 @@ CAUSE = Cause(
 LEAST_SHARE = 0.08
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: x.label == GC_PAUSE)
     share = e.share(found)
     if share < LEAST_SHARE:

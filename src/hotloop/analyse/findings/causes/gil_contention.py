@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ....model import phase as ph
 from ....model import shard as m
 from ....model.finding import Gain
-from ...lines import AT_WORK, Look
+from ...lines import AT_WORK, Stack
 from ..evidence import Evidence, Where
 from ..rule import Candidate, Cause, percent, predict
 
@@ -41,14 +41,14 @@ _IDLE = frozenset({
 _LOOP = frozenset({ph.COLLECT, ph.LEARN})
 
 
-def look(e: Evidence) -> Candidate | None:
-    looks = [x for x in e.looks if x.shard == 0 and not x.early]
-    main = [x for x in looks if x.track == e.main_track]
-    others = [x for x in looks if x.track != e.main_track]
+def find(e: Evidence) -> Candidate | None:
+    stacks = [x for x in e.stacks if x.shard == 0 and not x.early]
+    main = [x for x in stacks if x.track == e.main_track]
+    others = [x for x in stacks if x.track != e.main_track]
     if not others or not main:
         return None
     known = any(x.state != m.UNKNOWN for x in main)
-    if known and e.session.shards[0].native and any(x.holds_gil for x in looks):
+    if known and e.session.shards[0].native and any(x.holds_gil for x in stacks):
         return _measured(e, main, others)
     return _estimated(e, others, (lambda x: x.state in AT_WORK) if known else lambda x: _seems_at_work(e, x))
 
@@ -56,7 +56,7 @@ def look(e: Evidence) -> Candidate | None:
 # ---- who wants the interpreter, and who has it ----
 
 
-def _measured(e: Evidence, main: Sequence[Look], others: Sequence[Look]) -> Candidate | None:
+def _measured(e: Evidence, main: Sequence[Stack], others: Sequence[Stack]) -> Candidate | None:
     total = _count(main)
     if total < _FEW:
         return None
@@ -92,7 +92,7 @@ def _measured(e: Evidence, main: Sequence[Look], others: Sequence[Look]) -> Cand
     )
 
 
-def _woken(main: Sequence[Look]) -> int:
+def _woken(main: Sequence[Stack]) -> int:
     """Samples at which it was ready without the interpreter, where it is also seen waiting for it: after each 5 ms of waiting a
     thread wakes up, and needs a core to find that it must wait on. Or it computes there in C; nothing tells the two apart."""
     waits = {x.places for x in main if x.state == m.WANTS_GIL}
@@ -104,10 +104,10 @@ def _gain(lost: float, most: float) -> Gain:
     return Gain(predict(lost, 1.0).low, predict((lost + most) / 2, 1.0).mid, predict(most, 1.0, 0.1).high)
 
 
-def _lost_among(e: Evidence, looks: Sequence[Look], ticks: int) -> float:
+def _lost_among(e: Evidence, stacks: Sequence[Stack], ticks: int) -> float:
     """Of the time of threads that train side by side: what those that want the interpreter could do on idle cores."""
-    wanting = _count(x for x in looks if x.state == m.WANTS_GIL) / ticks
-    running = _count(x for x in looks if x.state == m.RUNNING) / ticks
+    wanting = _count(x for x in stacks if x.state == m.WANTS_GIL) / ticks
+    running = _count(x for x in stacks if x.state == m.RUNNING) / ticks
     could = min(float(e.host_cores), running + wanting)
     return max(0.0, 1 - running / could) if could > 0 else 0.0
 
@@ -115,8 +115,8 @@ def _lost_among(e: Evidence, looks: Sequence[Look], ticks: int) -> float:
 # ---- without that ----
 
 
-def _estimated(e: Evidence, others: Sequence[Look], at_work: Callable[[Look], bool]) -> Candidate | None:
-    early = sum(x.count for x in e.looks if x.shard == 0 and x.early and x.track == e.main_track)
+def _estimated(e: Evidence, others: Sequence[Stack], at_work: Callable[[Stack], bool]) -> Candidate | None:
+    early = sum(x.count for x in e.stacks if x.shard == 0 and x.early and x.track == e.main_track)
     ticks = max(1, e.session.shards[0].samples.ticks - early)
     yours = {_thread(x) for x in others if e.innermost(x.places) is not None}
     busy = [
@@ -144,27 +144,27 @@ def _estimated(e: Evidence, others: Sequence[Look], at_work: Callable[[Look], bo
     )
 
 
-def _thread(x: Look) -> tuple[int, str, str]:
+def _thread(x: Stack) -> tuple[int, str, str]:
     """The thread of a sample; those without spans share a number, and are told apart by where they begin."""
     first = next((p for p in x.places if not p.file.endswith("threading.py")), x.places[0])
     return (x.track, "", "") if x.track >= 0 else (-1, first.file, first.function)
 
 
-def _seems_at_work(e: Evidence, x: Look) -> bool:
+def _seems_at_work(e: Evidence, x: Stack) -> bool:
     last = x.places[-1]
     known_wait = any(word in e.text(last) for word in (".sleep(", ".wait(", ".get(", ".acquire("))
     return last.function.rpartition(".")[2] not in _IDLE and not known_wait
 
 
-def _count(looks: Iterable[Look]) -> int:
-    return sum(x.count for x in looks)
+def _count(stacks: Iterable[Stack]) -> int:
+    return sum(x.count for x in stacks)
 
 
-def _most_seen(e: Evidence, looks: Sequence[Look]) -> Where:
+def _most_seen(e: Evidence, stacks: Sequence[Stack]) -> Where:
     """The function of the user's these are most in, else the innermost; with its line that is seen most."""
     seen: Counter[tuple[str, str]] = Counter()
     lines: dict[tuple[str, str], Counter[int]] = {}
-    for x in looks:
+    for x in stacks:
         own = e.innermost(x.places) or x.places[-1]
         key = own.file, own.function
         seen[key] += x.count

@@ -22,7 +22,7 @@ CAUSE = Cause(
 LEAST_SHARE = 0.4
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     devices = e.diagnosis.devices
     if devices is None or not devices.idle_in or devices.idle_least < LEAST_SHARE:
         return None

@@ -17,7 +17,7 @@ CAUSE = Cause("grad-in-rollout", "collection runs with autograd on", "act under 
 LEAST_SHARE = 0.08
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     calls, with_grad = e.facts.get("collect_calls", 0), e.facts.get("collect_grad", 0)
     policy = [x for x in e.where_label("collect/policy") if x.phase == COLLECT]
     share = e.share(policy)

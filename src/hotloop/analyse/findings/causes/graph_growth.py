@@ -19,7 +19,7 @@ CAUSE = Cause(
 )
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     growing = [g for g in growing_labels(e) if g.label in ("learn/backward", "learn/forward", "collect/policy")]
     memory = memory_growth(e)
     backward = e.where_label("backward")

@@ -25,7 +25,7 @@ _TEXT = re.compile(
 )
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _logs(e, x))
     share = e.share(found)
     if share < LEAST_SHARE:

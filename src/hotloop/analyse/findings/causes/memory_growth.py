@@ -22,7 +22,7 @@ CAUSE = Cause(
 _KEEPS = re.compile(r"\.(append|extend|add|insert|setdefault|push|store|write)\(")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     grown = memory_growth(e)
     first, last = memory_mb(e)
     if grown < MUCH_MB or last < 1.25 * first:

@@ -29,7 +29,7 @@ _COMPREHENSION = re.compile(r"<(listcomp|genexpr|dictcomp|setcomp)>$")
 _FOR = re.compile(r"\bfor\b")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _converts(e, x))
     share = e.share(found)
     if share < LEAST_SHARE:

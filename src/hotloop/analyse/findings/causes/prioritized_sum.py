@@ -25,7 +25,7 @@ _SUMS = re.compile(
 _PRIORITY = re.compile(r"priorit|\bper\b|alpha|\bprobs?\b|\bp\s*=", re.I)
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _sums(e, x))
     share = e.share(found)
     if share < LEAST_SHARE:

@@ -24,7 +24,7 @@ _NAMES = re.compile(r"gae|advantage|returns?$|discount|reward_to_go|rewards_to_g
 _LOOP = re.compile(r"reversed\(|range\([^)]*-\s*1\s*,\s*-\s*1|\[::-1\]")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _computes(e, x))
     share = e.share(found)
     if share < LEAST_SHARE:

@@ -28,7 +28,7 @@ _NAMES = re.compile(
 )
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     drawing = e.where(_draws)
     share = e.share(drawing)
     if share < LEAST_SHARE:

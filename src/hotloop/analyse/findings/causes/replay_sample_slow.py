@@ -25,7 +25,7 @@ _NAMES = re.compile(r"sample|collate|get_batch|make_batch|minibatch|_stack_batch
 _OF_MODEL = re.compile(r"[/\\\\]torch[/\\\\]distributions[/\\\\]")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _samples(e, x))
     share = e.share(found)
     if share < LEAST_SHARE:

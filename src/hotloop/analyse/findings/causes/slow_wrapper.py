@@ -24,7 +24,7 @@ CAUSE = Cause(
 LEAST_SHARE = 0.12
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     layers: dict[str, list[Slice]] = defaultdict(list)
     holders: set[str] = set()
     for piece in e.where_label("env_step"):

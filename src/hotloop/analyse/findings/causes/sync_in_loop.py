@@ -24,7 +24,7 @@ LEAST_SHARE, LEAST_CALLS = 0.06, 50
 MOST_BYTES = 16384  # a call that copies more than this is a transfer
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     devices = e.diagnosis.devices
     if devices is None:
         return None

@@ -20,7 +20,7 @@ CAUSE = Cause(
 LEAST_SHARE = 0.08
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     found = e.where_label("state_copy", "deepcopy")
     share = e.share(found)
     if share < LEAST_SHARE:

@@ -24,7 +24,7 @@ LEAST_SHARE = 0.10
 _TEXT = re.compile(r"torch\.(tensor|as_tensor|Tensor|FloatTensor|LongTensor|DoubleTensor|stack)\(\s*(\[|list\(|\w+\s*[,)])")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     direct = e.where_label("tensor_from_list")
     found = join(direct, e.where(lambda x: _constructs(e, x)))
     share = e.share(found)

@@ -20,9 +20,9 @@ CAUSE = Cause(
 )
 
 
-def look(e: Evidence) -> Candidate | None:
-    looks = e.facts.get("update_looks", 0)
-    threads = e.facts.get("torch_threads", 0) / looks if looks else 0
+def find(e: Evidence) -> Candidate | None:
+    readings = e.facts.get("update_looks", 0)
+    threads = e.facts.get("torch_threads", 0) / readings if readings else 0
     cores = e.host_cores
     used = e.diagnosis.resources.get("cpu_mean", 0.0) / 100  # cores
     tensor = e.where_label("forward", "policy", "backward", "optimizer", "clip_grad", "loss", "zero_grad")

@@ -17,7 +17,7 @@ CAUSE = Cause("tiny-batch", "minibatches so small that overhead dominates", "use
 MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     calls = e.facts.get("learn_calls", 0)
     batch = e.facts.get("learn_batch", 0) / calls if calls else 0
     learning = e.where(lambda x: x.phase == LEARN)

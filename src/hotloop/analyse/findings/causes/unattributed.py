@@ -21,7 +21,7 @@ CAUSE = Cause(
 LEAST_SHARE = 0.05
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     share = e.diagnosis.phases.unattributed_ns / e.loop_ns
     if share < LEAST_SHARE:
         return None

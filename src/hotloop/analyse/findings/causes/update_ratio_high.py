@@ -22,7 +22,7 @@ CAUSE = Cause(
 LEAST_RATIO, LEAST_SHARE = 1.5, 0.5
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     if not e.env_steps or not e.updates:
         return None
     ratio = e.updates / e.env_steps

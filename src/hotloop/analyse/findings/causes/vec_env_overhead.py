@@ -22,7 +22,7 @@ CAUSE = Cause(
 LEAST_LOST = 0.10
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     workers = [lane for lane in e.env_lanes if lane.shard]
     processes = len(e.session.shards) - 1
     steps = e.where_label("env_step", "env_reset") or _exchange(e)

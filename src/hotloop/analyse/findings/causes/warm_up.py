@@ -31,7 +31,7 @@ LEAST_COMPILES = 3
 LEAST_SAMPLES = 100  # a second
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     return _compiling(e) or _slow_beginning(e) or _long_preparation(e)
 
 
@@ -42,8 +42,8 @@ def _compiling(e: Evidence) -> Candidate | None:
     share = compiles.busy_ns / (e.loop_ns + compiles.busy_ns)
     if share < LEAST_SHARE:
         return None
-    looks = [x.places for x in e.looks if "start-up/compile" in e.labels_of(x.branch)]
-    place = next((p for places in looks for p in reversed(places) if e.is_yours(p)), None)
+    stacks = [x.places for x in e.stacks if "start-up/compile" in e.labels_of(x.branch)]
+    place = next((p for places in stacks for p in reversed(places) if e.is_yours(p)), None)
     breaks = e.facts.get("graph_breaks", 0)
     return Candidate(
         CAUSE,
@@ -78,16 +78,16 @@ def _slow_beginning(e: Evidence) -> Candidate | None:
 
 def _long_preparation(e: Evidence) -> Candidate | None:
     """Interpreted code of the user's own before the first env step; what libraries load and set up is not it."""
-    main = [x for x in e.looks if (x.shard, x.track) == (0, e.main_track)]
+    main = [x for x in e.stacks if (x.shard, x.track) == (0, e.main_track)]
     own = [x for x in main if x.early and e.is_yours(x.places[-1]) and x.places[-1].function != "<module>"]
     samples = sum(x.count for x in own)
     share = samples / max(1, samples + sum(x.count for x in main if not x.early))
     if samples < LEAST_SAMPLES or share < LEAST_SHARE:
         return None
     lines: Counter[Where] = Counter()
-    for look in own:
-        place = look.places[-1]
-        lines[Where(place.file, place.line, place.function)] += look.count
+    for find in own:
+        place = find.places[-1]
+        lines[Where(place.file, place.line, place.function)] += find.count
     where = lines.most_common(1)[0][0]
     return Candidate(
         CAUSE,

@@ -22,7 +22,7 @@ CAUSE = Cause(
 _COUNTS = re.compile(r"(?P<name>\w*(?:step|frame|interaction)s?\w*)\s*\+=\s*1\b")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     said = e.facts.get("said_steps", 0)
     vectors = sum(o.calls for o in e.diagnosis.operations if o.name == "collect/env_step")
     if not e.env_steps or not vectors or e.env_steps < 1.5 * vectors:

@@ -21,7 +21,7 @@ _LABELS = ("worker_start", "env_make")
 _FILES = ("multiprocessing/", "concurrent/futures/process", "subprocess.py", "popen_fork")
 
 
-def look(e: Evidence) -> Candidate | None:
+def find(e: Evidence) -> Candidate | None:
     starts = sum(o.calls for o in e.diagnosis.operations if o.name.rpartition("/")[2] in _LABELS)
     found = e.where(lambda x: any(label.rpartition("/")[2] in _LABELS for label in x.labels) or x.label == "(waiting: process)")
     where = e.blame(found)

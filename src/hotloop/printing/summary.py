@@ -5,7 +5,6 @@ What lives here: seed 000's table and JSON, filled from one decoded shard. Who m
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from ..model.ledger import Ledger, MemoryReading, Operation, fold, list_readings
 from ..model.listing import Books, Own, share_out_own_times
 from ..model.numbers import measure_loop, rate_of, take_numbers
 from ..model.sheet import Sheet, make_sheet
+from .text import escape, join, losses_text, own_cost_text, shorten, terminal_width
 
 MB = 1 << 20
 
@@ -100,19 +100,6 @@ class Summary:
         return parts
 
 
-def terminal_width() -> int:
-    return shutil.get_terminal_size((120, 24)).columns
-
-
-def losses_text(losses: dict[str, int]) -> str:
-    lost = {name: n for name, n in losses.items() if name not in m.HARMLESS_LOSSES}
-    return "losses " + (", ".join(f"{name} {n:,}" for name, n in lost.items()) if lost else "none")
-
-
-def own_cost_text(cost_ns: float, error_ns: float, share: float) -> str:
-    return f"own cost {cost_ns:.0f} ± {error_ns:.1f} ns a span, {share:.2%} of the time, subtracted"
-
-
 COLUMNS = (
     "Calls", "Total(s)", "Avg(s)", "Min(s)", "Max(s)", "Mem Peak(MB)", "GPU Peak(MB)",  # seed 000's
     "Wall%", "Busy(s)", "Union(s)", "Conc", "p95(s)",
@@ -133,17 +120,6 @@ def table(operations: Sequence[Operation], wall_ns: int, width: int) -> list[str
     for heads in parts:
         lines += _part(names, heads, cells, label)
     return [*lines, lines[0]]
-
-
-def join(parts: Sequence[str], width: int) -> str:
-    """`a | b | c`, broken where the terminal ends."""
-    lines = [parts[0]]
-    for part in parts[1:]:
-        if len(lines[-1]) + 3 + len(part) <= width:
-            lines[-1] += f" | {part}"
-        else:
-            lines.append(f"  {part}")
-    return "\n".join(lines)
 
 
 def books_data(ledger: Ledger, sheet: Sheet | None, operations: Sequence[Operation]) -> dict[str, Any]:
@@ -238,12 +214,3 @@ def _part(names: list[str], heads: Sequence[str], cells: list[dict[str, str]], l
     for name, row in zip(names, cells, strict=True):
         lines.append(name.ljust(label) + "".join("  " + row[h].rjust(w) for h, w in zip(heads, sizes, strict=True)))
     return lines
-
-
-def escape(name: str) -> str:
-    """A label as it may be shown: nothing in it can move the cursor, colour the terminal or turn the text around."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode("ascii") for c in name)
-
-
-def shorten(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

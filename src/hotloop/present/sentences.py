@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..analyse.diagnosis import Diagnosis
-from ..record.summary import escape
+from ..printing.text import escape
 from .units import count_text, share_text
 
 _FAILED = "failed"

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..record.recorder import safe_name
 from ..store.writer import write_json
-from .recorder import safe_name
 
 
 def write_logs(folder: Path, name: str, raw: dict[str, Any], summary: str) -> tuple[Path, Path]:

@@ -15,7 +15,7 @@ from ..model import shard as m
 from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING, Ledger, Operation
 from ..model.listing import share_out_own_times
 from ..model.sheet import HANDED, SPAN, Row, Sheet, make_sheet, round_shares, sheet_of_iterations
-from .summary import escape, shorten
+from .text import escape, shorten
 
 MB = 1 << 20
 
