@@ -245,7 +245,7 @@ class Profiler:
         return self._recording.resources() if self._recording is not None else self._last_resources
 
     def summary(self) -> dict[str, Any]:
-        """The numbers of this process so far, in the shape of seed 000's `summary`."""
+        """The numbers of this process so far, in the shape of `summary` in profiling_report.json."""
         summary = self._summary()
         if summary is None:
             return {"total_operations": 0, "operations": {}, "wall_time": 0.0, "coverage": 0.0, "sps": None, "counters": {},
@@ -303,7 +303,7 @@ class Profiler:
             _recorder.charge()
 
     def save(self, path: str | os.PathLike[str] = "profiling_report.json") -> Path | None:
-        """Write seed 000's JSON report; None, and one warning, if the disk refuses."""
+        """Write the JSON report; None, and one warning, if the disk refuses."""
         from .store.writer import write_json
 
         summary = self._summary()

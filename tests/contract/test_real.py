@@ -18,7 +18,7 @@ import pytest
 from hotloop.model import shard as m
 from hotloop.model.ledger import fold
 
-from .conftest import Rig, native
+from .conftest import Rig, native, twin
 
 KERNEL = 1
 
@@ -121,6 +121,41 @@ def test_threads_outlive_a_recording(real):
     stop.set()
     thread.join()
     real.open()
+
+
+def test_a_span_that_begins_while_another_recording_does_is_in_neither():
+    """Between the look whether it is recorded and its place in the tree, another thread opens the next recording."""
+    rig = Rig(twin, clock=0).open()
+    whole = twin.tree.state.lock
+
+    class Meanwhile:
+        done = False
+
+        def __enter__(self):
+            if not self.done and threading.current_thread() is threading.main_thread():
+                Meanwhile.done = True
+                other = threading.Thread(target=rig.open)
+                other.start()
+                other.join()
+            return whole.__enter__()
+
+        def __exit__(self, *error):
+            return whole.__exit__(*error)
+
+    try:
+        with twin.profile("outer"), twin.profile("inner"):
+            twin.tree.state.lock = Meanwhile()
+            with twin.profile("third"):
+                assert Meanwhile.done
+        twin.tree.state.lock = whole
+        with twin.profile("after"):
+            pass
+        shard = rig.read()
+        assert shard.problems == () and set(shard.losses) <= {"inherited"}
+        assert rig.operation("after").calls == 1
+    finally:
+        twin.tree.state.lock = whole
+        rig.close()
 
 
 def test_waits_are_hooked_and_unhooked(real):

@@ -1,4 +1,4 @@
-"""Seed 000's analysis: a score, levels and a category for every operation, and what to do about those that deserve it.
+"""The bottleneck analysis: a score, levels and a category for every operation, and what to do about those that deserve it.
 
 What lives here: a listing in, a frozen `Analysis` out; no I/O, no formatting.
     score     0.4·time% + 0.3·min(avg ms, 100) + 0.15·min(peak MB / 100, 10) + 0.15·min(GPU peak MB / 100, 10)
@@ -73,7 +73,7 @@ class Analysis:
 
 
 def score_of(time_percent: float, avg_ms: float, peak_mb: float = 0.0, gpu_mb: float = 0.0) -> float:
-    """Seed 000's weighted score.
+    """The weighted score.
 
     >>> score_of(25.0, 12.5), score_of(100.0, 250.0, 5000.0, 200.0)
     (13.75, 71.8)

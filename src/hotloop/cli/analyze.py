@@ -1,4 +1,4 @@
-"""`hotloop analyze`: seed 000's analyzer, over a session or a profiling report."""
+"""`hotloop analyze`: the ranking of operations, over a session or a profiling report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An analysis as plain text, in seed 000's layout.
+"""An analysis as plain text.
 
 What lives here: an `Analysis` in, text out, and the cutting of texts to columns that charts use too. Invariant: names are
 data: escaped, and cut to the columns they have.

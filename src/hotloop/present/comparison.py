@@ -169,7 +169,7 @@ def range_text(x: Interval) -> str:
 
 
 def guide_text(c: Comparison, names: tuple[str, str] = ("A", "B")) -> str:
-    """The comparison block of seed 001, with intervals: seconds of the mean run, speed-up = (baseline - new) / baseline."""
+    """The comparison block, with intervals: seconds of the mean run, speed-up = (baseline - new) / baseline."""
     total = c.total
     lines = [
         "=" * 80, "Comparison Report", "=" * 80, "",

@@ -1,4 +1,4 @@
-"""An analysis as seed 000's detailed JSON, and a session in the shape of its `profiling_report.json`.
+"""An analysis as detailed JSON, and a session in the shape of its `profiling_report.json`.
 
 Keys are a contract: they may be added to, never dropped.
 """

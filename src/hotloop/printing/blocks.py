@@ -50,7 +50,7 @@ def view_text(view: str, shard: m.Shard, ledger: Ledger, resources: Mapping[str,
     return component_block(books, *more) if view == "components" else episode_block(books)
 
 
-# ---- seed 001: components ----
+# ---- components ----
 
 
 def component_block(books: Books, width: int = 80) -> str:
@@ -110,7 +110,7 @@ def pretty(name: str) -> str:
     return shown.replace("_", " ").title() if shown.replace("_", "").isalnum() and shown == shown.lower() else shown
 
 
-# ---- seed 002: per episode ----
+# ---- per episode ----
 
 _GROUPS = (
     ("Environment Operations", ("env", "reset", "step", "battle", "render")),
@@ -217,7 +217,7 @@ def _memory(mb: float) -> str:
     return f"{mb / 1024:.2f} GB" if mb >= 1024 else f"{mb:.1f} MB"
 
 
-# ---- seed 003: the rollout ----
+# ---- the rollout ----
 
 
 def rollout_block(shard: m.Shard, last: int = 10) -> str:

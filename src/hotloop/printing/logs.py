@@ -1,4 +1,4 @@
-"""Seed 002's files: `raw/NAME_TIME.json` and `reports/NAME_TIME_summary.txt` below one folder.
+"""The log files: `raw/NAME_TIME.json` and `reports/NAME_TIME_summary.txt` below one folder.
 
 What lives here: their names, and writing them. Invariant: no file is overwritten.
 """

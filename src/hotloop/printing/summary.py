@@ -1,6 +1,6 @@
 """What the training process itself prints and saves: a standard-library table over the recorder's own aggregates.
 
-What lives here: seed 000's table and JSON, filled from one decoded shard. Who may touch it: `api`. No NumPy, no rich.
+What lives here: the summary table and JSON, filled from one decoded shard. Who may touch it: `api`. No NumPy, no rich.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Summary:
         self.sps_latest = windowed_rate(shard.iterations, "env_steps")
 
     def as_dict(self) -> dict[str, Any]:
-        """Seed 000's `summary`, with more."""
+        """The report's `summary`."""
         return {
             "total_operations": len(self.operations),
             **books_data(
@@ -52,7 +52,7 @@ class Summary:
         }
 
     def report(self) -> dict[str, Any]:
-        """Seed 000's `profiling_report.json`."""
+        """`profiling_report.json`."""
         return {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S"),
             "summary": self.as_dict(),
@@ -101,13 +101,13 @@ class Summary:
 
 
 COLUMNS = (
-    "Calls", "Total(s)", "Avg(s)", "Min(s)", "Max(s)", "Mem Peak(MB)", "GPU Peak(MB)",  # seed 000's
+    "Calls", "Total(s)", "Avg(s)", "Min(s)", "Max(s)", "Mem Peak(MB)", "GPU Peak(MB)",  # the first seven are a contract
     "Wall%", "Busy(s)", "Union(s)", "Conc", "p95(s)",
 )  # fmt: skip
 
 
 def table(operations: Sequence[Operation], wall_ns: int, width: int) -> list[str]:
-    """Seed 000's table and five columns more; where the terminal is narrow, in as many parts as it takes."""
+    """The summary table; where the terminal is narrow, in as many parts as it takes."""
     names = [shorten(escape(o.name), min(40, max(12, width // 3))) for o in operations]
     cells = [_cells(o, wall_ns) for o in operations]
     label = max([len(n) for n in names] + [9])
@@ -123,7 +123,7 @@ def table(operations: Sequence[Operation], wall_ns: int, width: int) -> list[str
 
 
 def books_data(ledger: Ledger, sheet: Sheet | None, operations: Sequence[Operation]) -> dict[str, Any]:
-    """Seed 000's `operations`, with what each holds of the wall time, and the wall time that no operation works in."""
+    """The report's `operations`, with what each holds of the wall time, and the wall time that no operation works in."""
     own, books = share_out_own_times(sheet, ledger.tree) if sheet else ({}, Books(0.0, 0.0, 0.0))
     rows: dict[str, Any] = {}
     for o in operations:

@@ -1,4 +1,4 @@
-"""Which recorder serves: the native one, or its Python twin where nothing was compiled.
+"""Which recorder serves: the native one, or the Python one where nothing was compiled.
 
 What lives here: the choice, made once. Everyone inside training gets `recorder` from here.
 """

@@ -1,4 +1,4 @@
-"""Reading a `profiling_report.json` that nobody vouches for: ours, or one written by the system of seed 000.
+"""Reading a `profiling_report.json` that nobody vouches for: ours, or one written by another profiler.
 
 What lives here: JSON to a `Listing`. Invariant: a report is one if it has `summary.operations`; beyond that nothing is
 believed. An operation whose time or calls make no sense is left out, with a sentence in `problems`.

@@ -410,7 +410,8 @@ def _change(track: Track, action: Callable[..., None], *args: Any) -> None:
     track.gen = BUSY
     try:
         with state.lock:
-            action(track, *args)
+            if gen == state.gen_on:  # else another thread began another recording meanwhile
+                action(track, *args)
     except Exception:
         state.lose("internal")
     finally:

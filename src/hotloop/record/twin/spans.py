@@ -293,6 +293,9 @@ class Zone:
             except KeyError:
                 plain = False
                 with state.lock:
+                    if gen != state.gen_on:  # another thread began another recording meanwhile: `top` is none of its nodes
+                        track.inherited += 1
+                        return self
                     node = find_child(track, top, self)
                 self._look_at_caller()
             at = state.clock()
