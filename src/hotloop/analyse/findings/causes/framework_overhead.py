@@ -12,13 +12,9 @@ from __future__ import annotations
 from ....model.shard import WAIT
 from ...owners import FRAMEWORK, owner_of
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause(
-    "framework-overhead",
-    "the RL library's own plumbing dominates",
-    "give each call more to carry: more environments, larger batches, fewer callbacks",
-)
+ACTION = "give each call more to carry: more environments, larger batches, fewer callbacks"
 LEAST_SHARE, LEAST_SHARE_SINGLE = 0.35, 0.28  # the second where one environment is stepped at a time
 
 
@@ -33,7 +29,6 @@ def find(e: Evidence) -> Candidate | None:
     # one environment a call: with more, what is paid per call (the network's launch cost too) is shared among them
     paid = e.where(lambda x: _plumbing(e, x) or x.label == "collect/policy") if single else found
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop is the RL library's own code, outside networks and environments",
         where,
         "collect",
