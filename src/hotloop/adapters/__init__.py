@@ -1,7 +1,7 @@
 """What HotLoop knows of libraries: one file and one `Adapter` each.
 
-What lives here: the list of them. Who may touch it: hooks (`integrations`), the session's versions (`record.host`), ownership
-(`analyse.owners`), and adapters of other packages, for the names they are made of. Invariant: no library is imported here, and
+What lives here: the list of them. Who may touch it: hooks (`integrations`), ownership (`analyse.owners`), and
+adapters of other packages, for the names they are made of. Invariant: no library is imported here, and
 nothing of ours but `model`. A new library is a file beside this one and its name in the list; `docs/adapters.md` shows how.
 """
 

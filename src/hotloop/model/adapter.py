@@ -1,7 +1,7 @@
 """What HotLoop knows of one library, as one object.
 
-What lives here: `Adapter` and what it is made of. Who may touch it: `hotloop.adapters` and packages of others make them; hooks,
-ownership and the session's versions are read from them. Invariant: an adapter imports nothing of the library it is for; what it
+What lives here: `Adapter` and what it is made of. Who may touch it: `hotloop.adapters` and packages of others make them; hooks
+and ownership are read from them. Invariant: an adapter imports nothing of the library it is for; what it
 works on is handed to its functions.
 """
 

@@ -35,6 +35,5 @@ def write_findings(session: str | os.PathLike[str], findings: Sequence[Finding],
 
 def finding_data(finding: Finding) -> dict[str, Any]:
     """One entry."""
-    said = asdict(finding) | {"severity": finding.severity, "evidence": list(finding.evidence)}
-    said["predicted_speedup"] = said.pop("gain")
-    return said
+    said = {"cause": "", "severity": finding.severity, **asdict(finding), "evidence": list(finding.evidence)}
+    return {"predicted_speedup" if name == "gain" else name: value for name, value in said.items()}
