@@ -53,8 +53,9 @@ def check_causes(names: Iterable[str]) -> None:
 
 def find_findings(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Collection[str] = ()) -> tuple[Finding, ...]:
     """What slows this run down, largest gain first."""
-    if not diagnosis.phases.known or not (diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")):
-        return ()  # the loop had not begun: what was seen is importing and setting up
+    work = diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")
+    if not diagnosis.phases.known or not (work or len(diagnosis.processes) > 1):
+        return ()  # neither work nor workers: the loop had not begun, what was seen is importing and setting up
     evidence = Evidence(diagnosis)
     claimed: set[int] = set()
     findings = []

@@ -1,4 +1,4 @@
-"""What grows with the run: the cost of a label per env step, memory, and the opposite, a slow beginning.
+"""What grows with the run: the cost of a label per env step, and memory.
 
 What lives here: comparisons of the first quarter of the iterations with the last, robust against a few odd ones. Used by the
 causes that are about growth. The test for a trend itself is the report's (analyse/trend.py).
@@ -34,13 +34,6 @@ class Growing:
     @property
     def factor(self) -> float:
         return self.late_us / max(self.early_us, 1e-3)
-
-
-@dataclass(frozen=True, slots=True)
-class WarmUp:
-    iterations: int
-    share: float
-    factor: float
 
 
 def growing_labels(e: Evidence) -> list[Growing]:
@@ -141,21 +134,3 @@ def memory_growth(e: Evidence) -> float:
     third = max(2, len(late) // 3)
     start, middle, end = median(late[:third]), median(late[third : 2 * third]), median(late[-third:])
     return end - start if end - middle > 0.3 * (middle - start) > 0 else 0.0
-
-
-def warm_up(e: Evidence) -> WarmUp | None:
-    """The slow beginning of the iterations, by time per env step (or per iteration, where none are counted)."""
-    rows = [row for row in e.diagnosis.rows if row.end_ns > row.start_ns]
-    if len(rows) < _LEAST_ROWS:
-        return None
-    costs = [(row.end_ns - row.start_ns) / max(1, row.counts.get("env_steps", 0) or row.merged) for row in rows]
-    steady = median(costs[len(costs) // 3 :])
-    count = 0
-    while count < len(rows) // 3 and costs[count] > 1.5 * steady:
-        count += 1
-    if not count:
-        return None
-    spent = sum(row.end_ns - row.start_ns for row in rows[:count])
-    units = sum(max(1, row.counts.get("env_steps", 0) or row.merged) for row in rows[:count])
-    wasted = max(0.0, spent - units * steady)
-    return WarmUp(sum(row.merged for row in rows[:count]), wasted / e.loop_ns, spent / units / steady)

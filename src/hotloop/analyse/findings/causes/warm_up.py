@@ -18,7 +18,6 @@ from collections import Counter
 
 from ....model.finding import Gain
 from ..evidence import Evidence, Where
-from ..growth import warm_up
 from ..rule import Candidate, function_name, percent
 
 ACTION = "leave the first iterations out when you compare; a long run is not affected"
@@ -54,18 +53,23 @@ def _compiling(e: Evidence) -> Candidate | None:
 
 
 def _slow_beginning(e: Evidence) -> Candidate | None:
-    found = warm_up(e)
-    if found is None or found.share < LEAST_SHARE:
+    """The report's own warm-up (analyse/changes.py), where it is worth a sentence."""
+    history = e.diagnosis.iterations
+    if history is None or not history.warm_up.settled or not history.warm_up.iterations:
+        return None
+    found, usual_s = history.warm_up, history.percentiles["p50"]
+    share = (found.seconds - found.iterations * usual_s) * 1e9 / e.loop_ns
+    if share < LEAST_SHARE:
         return None
     where = e.blame(e.slices) if e.slices else Where()
     return Candidate(
-        f"the first {found.iterations} iterations took {percent(found.share)} of the loop, "
-        f"{found.factor:.1f} × as long each as the rest",
+        f"the first {found.iterations} iterations took {percent(share)} of the loop more than as many later ones, "
+        f"{found.seconds / found.iterations / max(1e-9, usual_s):.1f} × as long each",
         where,
         "warm-up",
         (),
-        share=found.share,
-        gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - found.share)),
+        share=share,
+        gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
         evidence=(f"steady from iteration {found.iterations} on",),
     )
 
@@ -79,9 +83,9 @@ def _long_preparation(e: Evidence) -> Candidate | None:
     if samples < LEAST_SAMPLES or share < LEAST_SHARE:
         return None
     lines: Counter[Where] = Counter()
-    for find in own:
-        place = find.places[-1]
-        lines[Where(place.file, place.line, place.function)] += find.count
+    for stack in own:
+        place = stack.places[-1]
+        lines[Where(place.file, place.line, place.function)] += stack.count
     where = lines.most_common(1)[0][0]
     return Candidate(
         f"before the first env step the script's own code takes {percent(share)} of that and the loop together, most in "
