@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hotloop.analyse.findings.engine import causes
+from hotloop.analyse.findings.engine import causes, title
 
 FOLDER = Path(__file__).parent / "causes"
 
@@ -19,8 +19,8 @@ def pages() -> dict[str, str]:
         source = Path(module.__file__).read_text()
         limits = [line for line in source.splitlines() if re.match(r"(LEAST|MOST|ENOUGH)\w*(, \w+)* = ", line)]
         extra = "\n\nThresholds:\n\n" + "\n".join(f"    {line}" for line in limits) if limits else ""
-        found[f"{name}.md"] = f"# {name}\n\n{text}{extra}\n\nAction in the finding: {module.CAUSE.action}.\n"
-        rows.append(f"| [{name}]({name}.md) | {module.CAUSE.what} |")
+        found[f"{name}.md"] = f"# {name}\n\n{text}{extra}\n\nAction in the finding: {module.ACTION}.\n"
+        rows.append(f"| [{name}]({name}.md) | {title(module)} |")
     head = (
         "# Causes\n\nWhat a [finding](../findings.md) can name. "
         "`hotloop explain CAUSE` prints what they say, without the thresholds.\n\n"

@@ -255,12 +255,7 @@ class Profiler:
 
     def print_summary(self, width: int | None = None) -> None:
         """Print the table."""
-        summary = self._summary()
-        if summary is None:
-            print("HotLoop has recorded nothing yet: call start(), or set HOTLOOP=1.")
-        else:
-            print(summary.text(width))
-            _recorder.charge()
+        self._print(lambda summary: summary.text(width))
 
     def print_components(self, width: int = 80) -> None:
         """Print the components with their parts and bars; one denominator, the wall time."""
@@ -277,11 +272,14 @@ class Profiler:
     def _print_block(self, view: str, *more: Any) -> None:
         from .printing.blocks import view_text
 
+        self._print(lambda summary: view_text(view, summary.shard, summary.ledger, self._resources(), *more))
+
+    def _print(self, text: Callable[[Any], str]) -> None:
         summary = self._summary()
         if summary is None:
             print("HotLoop has recorded nothing yet: call start(), or set HOTLOOP=1.")
         else:
-            print(view_text(view, summary.shard, summary.ledger, self._resources(), *more))
+            print(text(summary))
             _recorder.charge()
 
     def save_logs(self, name: str | None = None, folder: str | os.PathLike[str] = "logs/profiling") -> tuple[Path, Path] | None:
@@ -360,26 +358,7 @@ def get_profiler() -> Profiler:
 
 
 get_global_profiler = get_profiler
-
-
-def start(
-    name: str | None = None,
-    out: str | os.PathLike[str] = "runs",
-    print_every: int = 0,
-    summary_every: int = 0,
-    system: bool = False,
-    torch_trace: Mapping[str, Any] | None = None,
-    device: bool = False,
-    lines: bool = False,
-    **options: Any,
-) -> Path:
-    """Start recording into a new directory `out/NAME-TIME`; answers its path. See `Profiler.start`."""
-    return _profiler.start(name, out, print_every, summary_every, system, torch_trace, device, lines, **options)
-
-
-def stop() -> Path | None:
-    """End the session; answers its directory."""
-    return _profiler.stop()
+start, stop = _profiler.start, _profiler.stop
 
 
 @overload

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hotloop.integrations import _patch as p
+from hotloop.model import role as r
 from hotloop.model import shard as m
 from hotloop.model.ledger import Ledger, fold
 from hotloop.record import _zone as native  # where this fails, the C extension was not built: the tests need a compiler
@@ -115,7 +116,7 @@ class Bench:
         self.rig.tick(ns)
         return ns
 
-    def hooked(self, role: p.Role, function: Any = None, after: Any = None, every: int = 1) -> Any:
+    def hooked(self, role: r.Role, function: Any = None, after: Any = None, every: int = 1) -> Any:
         return self.patches.hooked(function or self.work, role, after, every)
 
     def env(self, result: Any = None, ns: int = 10) -> Any:
@@ -131,8 +132,8 @@ class Bench:
                 rig.tick(ns)
                 return 0, {}
 
-        self.patches.wrap(Env, "step", p.STEP)
-        self.patches.wrap(Env, "reset", p.RESET)
+        self.patches.wrap(Env, "step", r.STEP)
+        self.patches.wrap(Env, "reset", r.RESET)
         return Env()
 
     def times(self, track: int = 0) -> dict[str, int]:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hotloop.integrations import _patch as p
+from hotloop.model import role as r
 
 NEVER = (1 << 64) - 1
 
@@ -67,7 +67,7 @@ def test_it_is_told_again_only_from_when_on_it_asked_for(rig, listen):
 
 def test_hooks_tell_where_their_part_has_device_times(looping, listen):
     listener = listen()
-    backward, printed = looping.hooked(p.BACKWARD), looping.hooked(p.PRINT)
+    backward, printed = looping.hooked(r.BACKWARD), looping.hooked(r.PRINT)
     listener.told.clear()
     backward(5)
     printed(5)
@@ -98,7 +98,7 @@ def test_an_exception_on_its_way_passes_a_listener_unharmed(looping, listen):
         raise KeyError("theirs")
 
     listener = listen()
-    hooked = looping.hooked(p.BACKWARD, fail)
+    hooked = looping.hooked(r.BACKWARD, fail)
     with pytest.raises(KeyError, match="theirs"):
         hooked()
     assert listener.told[-1][1] == 0

@@ -16,6 +16,7 @@ import pytest
 from hotloop.integrations import _patch as p
 from hotloop.integrations.classes import Classes
 from hotloop.integrations.environments import holds, shows_environment
+from hotloop.model import role as r
 from hotloop.store.shard import decode
 
 from .conftest import Bench, Rig
@@ -38,8 +39,8 @@ def test_nested_environments_are_layers_and_count_once(looping):
         def reset(self) -> Any:
             return inner.reset()
 
-    looping.patches.wrap(Wrapper, "step", p.STEP)
-    looping.patches.wrap(Wrapper, "reset", p.RESET)
+    looping.patches.wrap(Wrapper, "step", r.STEP)
+    looping.patches.wrap(Wrapper, "reset", r.RESET)
     Wrapper().step(0)
     Wrapper().reset()
     assert looping.times() == {
@@ -64,7 +65,7 @@ def test_the_step_of_a_base_class_is_no_layer_of_its_own(looping):
             return super().step(action)
 
     for cls in (Base, Derived):
-        looping.patches.wrap(cls, "step", p.STEP)
+        looping.patches.wrap(cls, "step", r.STEP)
     Derived().step(0)
     assert looping.times() == {"collect/env_step > Derived.step": 4}
     assert looping.counters() == {"env_steps": 2}
@@ -129,7 +130,7 @@ def test_arrays_of_numpy_are_counted_too(bench):
 
 def test_steps_of_an_evaluation_are_counted_apart(looping):
     env = looping.env((0, [1.0, 1.0], [True, True], {}))
-    looping.hooked(p.EVALUATE, lambda: [env.step(), env.reset()])()
+    looping.hooked(r.EVALUATE, lambda: [env.step(), env.reset()])()
     env.step()
     assert looping.counters() == {"env_steps": 3, "eval_env_steps": 2, "episodes": 2}, "resets of an evaluation count nowhere"
     assert looping.times() == {
@@ -144,7 +145,7 @@ def test_steps_are_kept_by_environment(looping):
     first, second = looping.env(ns=10), looping.env(ns=70)
     for env in (first, second, second):
         env.step()
-    looping.hooked(p.EVALUATE, first.step)()
+    looping.hooked(r.EVALUATE, first.step)()
     first.reset()
     envs = [(env.steps, env.ns, env.track, env.label) for env in looping.rig.read().envs]
     assert envs == [(1, 0, 0, "Env.step"), (1, 10, 0, "Env.step"), (2, 140, 0, "Env.step")], "the fixture's is the first"
@@ -191,7 +192,7 @@ def test_no_environment_is_kept_alive_and_none_of_its_code_runs(looping):
         def __getattr__(self, name: str) -> Any:
             raise AssertionError(f"asked for {name}")
 
-    looping.patches.wrap(Env, "step", p.STEP)
+    looping.patches.wrap(Env, "step", r.STEP)
     env = Env()
     gone = weakref.ref(env)
     env.step()
@@ -209,7 +210,7 @@ def test_what_cannot_be_referred_to_weakly_is_told_apart_by_its_place_and_class(
         def step(self, action: Any = None) -> Any:
             return 0, 1.0, False, {}
 
-    looping.patches.wrap(Slotted, "step", p.STEP)
+    looping.patches.wrap(Slotted, "step", r.STEP)
     first, second = Slotted(), Slotted()
     for env in (first, second, first):
         env.step()
@@ -381,7 +382,7 @@ def threads(recorder: Any, tmp_path: Any) -> Any:
     bench = Bench(Rig(recorder, directory=str(tmp_path)).open())
     bench.rig.track(0)
     bench.module.set_on_env(None, holds)
-    for name, role in (("step", p.STEP), ("reset", p.RESET)):
+    for name, role in (("step", r.STEP), ("reset", r.RESET)):
         bench.patches.wrap(Vector, name, role)
     yield bench
     bench.patches.undo()
@@ -478,7 +479,7 @@ def test_overlapping_actors_count_all_their_steps(threads):
             return 0, 1.0, False, {}
 
     started = threads.module.profile("x")
-    threads.patches.wrap(First, "step", p.STEP)
+    threads.patches.wrap(First, "step", r.STEP)
     first = First()
     for _ in range(4):
         first.step()
@@ -520,8 +521,8 @@ def test_what_an_executor_is_handed_inside_a_step_is_part_of_it(bench):
             bench.rig.track(0)
 
     bench.rig.track(0)
-    bench.patches.wrap(Outer, "step", p.STEP)
-    bench.patches.wrap(Outer, "reset", p.RESET)
+    bench.patches.wrap(Outer, "step", r.STEP)
+    bench.patches.wrap(Outer, "reset", r.RESET)
     outer = Outer()
     outer.reset()
     for _ in range(4):
@@ -545,7 +546,7 @@ def test_what_an_evaluation_hands_over_is_evaluation(looping):
         looping.rig.track(0)
 
     looping.rig.track(0)
-    looping.hooked(p.EVALUATE, evaluate)()
+    looping.hooked(r.EVALUATE, evaluate)()
     looping.rig.track(1)
     env.step()
     assert looping.counters() == {"env_steps": 2, "eval_env_steps": 1}
@@ -586,7 +587,7 @@ def test_real_threads_and_queues(recorder):
         def reset(self) -> Any: ...
 
     for cls in (Env, Pool):
-        bench.patches.wrap(cls, "step", p.STEP)
+        bench.patches.wrap(cls, "step", r.STEP)
     try:
         pool = Pool(3)
         for _ in range(200):
@@ -616,7 +617,7 @@ def test_real_actors_in_threads_count_all_their_steps(recorder):
             sum(range(action))
             return 0, 1.0, False, {}
 
-    bench.patches.wrap(Env, "step", p.STEP)
+    bench.patches.wrap(Env, "step", r.STEP)
 
     def act(length: int) -> None:
         env = Env()
@@ -678,8 +679,8 @@ def test_steps_that_only_reset_are_no_steps(bench):
 
         def reset(self) -> Any: ...
 
-    bench.patches.wrap(Vector, "step", p.STEP)
-    bench.patches.wrap(Vector, "reset", p.RESET)
+    bench.patches.wrap(Vector, "step", r.STEP)
+    bench.patches.wrap(Vector, "reset", r.RESET)
     vector = Vector()
     for _ in flags:
         vector.step()
@@ -688,7 +689,7 @@ def test_steps_that_only_reset_are_no_steps(bench):
     vector.reset()
     vector.step()
     assert bench.counters()["env_steps"] == 15 - 3 + 3, "after a reset of all, all step"
-    bench.hooked(p.EVALUATE, vector.step)()
+    bench.hooked(r.EVALUATE, vector.step)()
     assert bench.counters()["eval_env_steps"] == 2
     bench.module.set_on_env(None, None)
 
@@ -733,14 +734,14 @@ def test_a_reset_counts_where_it_holds_no_other(looping):
         def reset(self) -> Any:
             return super().reset()
 
-    for cls, name, role in ((Base, "reset", p.RESET), (Base, "step", p.STEP), (Derived, "reset", p.RESET)):
+    for cls, name, role in ((Base, "reset", r.RESET), (Base, "step", r.STEP), (Derived, "reset", r.RESET)):
         looping.patches.wrap(cls, name, role)
     env = Derived()
     env.reset()
     assert looping.counters()["resets"] == 1
     env.step()
     assert looping.counters()["resets"] == 2, "within steps too"
-    looping.hooked(p.EVALUATE, env.reset)()
+    looping.hooked(r.EVALUATE, env.reset)()
     assert looping.counters()["resets"] == 2, "not those of an evaluation"
 
 
@@ -749,7 +750,7 @@ def test_a_reset_that_fails_is_none(looping):
         def reset(self) -> Any:
             raise ValueError("mine")
 
-    looping.patches.wrap(Env, "reset", p.RESET)
+    looping.patches.wrap(Env, "reset", r.RESET)
     with pytest.raises(ValueError, match="mine"):
         Env().reset()
     assert "resets" not in looping.counters()
@@ -783,7 +784,7 @@ def quiet_classes(looping: Bench) -> tuple[Any, Any]:
         def reset(self) -> Any: ...
 
     for cls in (Walks, Quiet):
-        looping.patches.wrap(cls, "step", p.STEP)
+        looping.patches.wrap(cls, "step", r.STEP)
     return Walks, Quiet
 
 
@@ -808,7 +809,7 @@ def test_of_layers_that_tell_ends_the_outermost_counts(looping):
 
         def reset(self) -> Any: ...
 
-    looping.patches.wrap(Wrapper, "step", p.STEP)
+    looping.patches.wrap(Wrapper, "step", r.STEP)
     vector = quiet([Wrapper()])
     for _ in range(6):
         vector.step(None)
@@ -843,7 +844,7 @@ def test_an_environment_that_tells_its_ends_is_believed_when_none_came(looping):
             observations, rewards = super().step(actions)
             return observations, rewards, [False] * len(rewards), {}
 
-    looping.patches.wrap(Endless, "step", p.STEP)
+    looping.patches.wrap(Endless, "step", r.STEP)
     vector = Endless([walks(), walks()])
     for _ in range(6):
         vector.step(None)

@@ -27,7 +27,7 @@ from .test_session import leave
 
 
 def test_a_hooked_call_is_a_span_with_its_phase(looping):
-    write = looping.hooked(p.PRINT)
+    write = looping.hooked(r.PRINT)
     assert write(7) == 7
     assert looping.times() == {"log/print": 7}
     label = next(x for x in looping.rig.read().labels if x.name == "log/print")
@@ -35,8 +35,8 @@ def test_a_hooked_call_is_a_span_with_its_phase(looping):
 
 
 def test_what_is_already_inside_its_kind_is_passed_by(looping):
-    inner = looping.hooked(p.LOGGING)
-    outer = looping.hooked(p.PRINT, lambda: inner(5))
+    inner = looping.hooked(r.LOGGING)
+    outer = looping.hooked(r.PRINT, lambda: inner(5))
     assert outer() == 5
     inner(3)
     assert looping.calls() | {"log/print": 1, "log/logging": 1} == looping.calls()
@@ -57,20 +57,20 @@ def test_exceptions_pass_through_and_close_their_spans(looping):
 
         def reset(self) -> None: ...
 
-    looping.patches.wrap(Env, "step", p.STEP)
+    looping.patches.wrap(Env, "step", r.STEP)
     for call in (
-        looping.hooked(p.PRINT, fail),
-        looping.hooked(p.FORWARD, fail),
-        looping.hooked(p.EVALUATE, fail),
+        looping.hooked(r.PRINT, fail),
+        looping.hooked(r.FORWARD, fail),
+        looping.hooked(r.EVALUATE, fail),
         lambda: Env().step(1),
     ):
         with pytest.raises(OwnError, match="mine"):
             call()
     assert looping.module.depth() == 0
     assert looping.counters() == {"env_steps": 1}, "a step that failed is none"
-    write = looping.hooked(p.LOGGING)
+    write = looping.hooked(r.LOGGING)
     write(1)
-    looping.hooked(p.FORWARD)(1)
+    looping.hooked(r.FORWARD)(1)
     assert looping.calls()["log/logging"] == 1, "nothing is thought open any more"
     assert looping.module.within(0) == 0
     assert sum(looping.times().values()) == 4 * 4 + 2
@@ -85,7 +85,7 @@ def test_results_and_arguments_pass_unchanged(looping):
         given.append((args, keywords))
         return result
 
-    for role in (p.PRINT, p.FORWARD, p.FROM_LIST, p.EVALUATE, p.STEP, p.RESET, p.OPTIMIZER):
+    for role in (r.PRINT, r.FORWARD, r.FROM_LIST, r.EVALUATE, r.STEP, r.RESET, r.OPTIMIZER):
         hooked = looping.hooked(role, take)
         assert hooked([1], 2, key=3) is result
         assert given.pop() == (([1], 2), {"key": 3})
@@ -98,7 +98,7 @@ def test_a_hooked_function_looks_like_the_function(bench):
         """What it does."""
 
     original.mark = 5
-    hooked = bench.hooked(p.PRINT, original)
+    hooked = bench.hooked(r.PRINT, original)
     assert p.is_ours(hooked)
     assert hooked.__wrapped__ is original
     assert hooked.__name__ == "original"
@@ -122,7 +122,7 @@ def test_a_hooked_method_is_bound_to_its_object(looping):
         def method(self, n: int) -> tuple[Any, int]:
             return self, n
 
-    looping.patches.wrap(Thing, "method", p.PRINT)
+    looping.patches.wrap(Thing, "method", r.PRINT)
     thing = Thing()
     assert thing.method(3) == (thing, 3)
     assert Thing.method(thing, 4) == (thing, 4)
@@ -136,18 +136,18 @@ def pickled(n: int) -> int:
 
 
 def test_a_hooked_function_is_pickled_by_its_name(bench, monkeypatch):
-    hooked = bench.hooked(p.PRINT, pickled)
+    hooked = bench.hooked(r.PRINT, pickled)
     monkeypatch.setattr(sys.modules[__name__], "pickled", hooked)
     assert pickle.loads(pickle.dumps(hooked)) is hooked
 
 
 def test_who_pickles_classes_by_value_gets_the_function_and_its_role(bench):
-    hooked = bench.hooked(p.PRINT, pickled)
+    hooked = bench.hooked(r.PRINT, pickled)
     scope: dict[str, Any] = {}
     exec(compile("def reduce(hooked): return hooked.__reduce__()", "/lib/cloudpickle/cloudpickle.py", "exec"), scope)
     bench.module.set_revive(p.revive)
     try:
-        assert scope["reduce"](hooked) == (p.revive, (pickled, p.PRINT))
+        assert scope["reduce"](hooked) == (p.revive, (pickled, r.PRINT))
         assert hooked.__reduce__() == "pickled"
     finally:
         bench.module.set_revive(None)
@@ -162,7 +162,7 @@ def test_who_pickles_classes_by_value_gets_the_function_and_its_role(bench):
      ("/x/armadillo.py", False), ("", False)],
 )  # fmt: skip
 def test_who_pickles_by_value_is_known_by_the_parts_of_the_path(bench, file, by_value):
-    hooked = bench.hooked(p.PRINT, pickled)
+    hooked = bench.hooked(r.PRINT, pickled)
     scope: dict[str, Any] = {}
     exec(compile("def reduce(hooked): return hooked.__reduce__()", file, "exec"), scope)
     bench.module.set_revive(p.revive)
@@ -190,8 +190,8 @@ def test_a_label_in_use_keeps_its_meaning(looping):
 def test_a_hooks_place_is_its_function_and_that_of_compiled_ones_where_the_script_calls_them(looping):
     def original() -> None: ...
 
-    looping.hooked(p.Role("placed by its function", phases.LOG), original)()
-    looping.hooked(p.Role("placed by its caller", phases.LOG), len)("")
+    looping.hooked(r.Role("placed by its function", phases.LOG), original)()
+    looping.hooked(r.Role("placed by its caller", phases.LOG), len)("")
     line = inspect.currentframe().f_lineno - 1
     sites = {x.name: x.site for x in looping.rig.read().labels}
     assert sites["log/placed by its function"] == f"{__file__}:{original.__code__.co_firstlineno}"
@@ -201,7 +201,7 @@ def test_a_hooks_place_is_its_function_and_that_of_compiled_ones_where_the_scrip
 
 
 def test_without_a_recording_calls_pass_through(bench):
-    env, model, write = bench.env(), bench.hooked(p.FORWARD), bench.hooked(p.PRINT)
+    env, model, write = bench.env(), bench.hooked(r.FORWARD), bench.hooked(r.PRINT)
     bench.module.pause()
     assert env.step()[1] == 1.0
     assert (model(2), write(3)) == (2, 3)
@@ -219,10 +219,11 @@ def test_hooks_before_anyone_named_the_gaps_do_no_harm(recorder):
     script = """
 import sys
 from hotloop.integrations import _patch as p
+from hotloop.model import role as r
 from hotloop.record.backend import recorder
 from hotloop.record.recorder import DEFAULTS
 recorder.open(**DEFAULTS)
-hooked = p.Patches(recorder, print).hooked(len, p.OPTIMIZER)
+hooked = p.Patches(recorder, print).hooked(len, r.OPTIMIZER)
 assert hooked([1, 2]) == 2
 assert hooked([1, 2]) == 2
 recorder.close()
@@ -243,7 +244,7 @@ def test_every_so_many_calls_the_script_is_looked_at_and_that_is_our_time(loopin
         seen.append((args, result, phase))
         looping.tick(100)
 
-    step = looping.hooked(p.OPTIMIZER, after=after, every=2)
+    step = looping.hooked(r.OPTIMIZER, after=after, every=2)
     for ns in (1, 2, 3, 4):
         step(ns, "x")
     assert seen == [((2, "x"), 2, phases.LEARN), ((4, "x"), 4, phases.LEARN)]
@@ -255,13 +256,13 @@ def test_a_fault_in_that_part_is_counted_and_swallowed(looping):
     def after(args: tuple[Any, ...], result: Any, phase: int) -> None:
         raise RuntimeError("ours")
 
-    assert looping.hooked(p.PRINT, after=after)(3) == 3
-    assert looping.hooked(p.FORWARD, after=after)(3) == 3
+    assert looping.hooked(r.PRINT, after=after)(3) == 3
+    assert looping.hooked(r.FORWARD, after=after)(3) == 3
     assert looping.rig.read().losses["internal"] == 2
 
 
 def test_that_part_may_end_the_recording(looping):
-    step = looping.hooked(p.OPTIMIZER, after=lambda *_: looping.module.close())
+    step = looping.hooked(r.OPTIMIZER, after=lambda *_: looping.module.close())
     assert step(3) == 3
     assert looping.module.snapshot() == b""
 
@@ -270,14 +271,14 @@ def test_that_part_may_end_the_recording(looping):
 
 
 def test_hooks_go_on_over_a_reset(looping):
-    env, model, backward = looping.env(), looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    env, model, backward = looping.env(), looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
 
     def step_and_reset() -> None:
         env.step()
         looping.module.reset()
         looping.tick(3)
 
-    looping.hooked(p.ROLLOUT, step_and_reset)()
+    looping.hooked(r.ROLLOUT, step_and_reset)()
     model(5)
     backward(1)
     env.step()
@@ -312,7 +313,7 @@ def test_a_child_forked_within_a_hooked_call_is_in_none(disk_rig, tmp_path):
                 leave(recorder)
         return os.waitpid(child, 0)[1]
 
-    assert bench.hooked(p.EVALUATE, lambda: bench.hooked(p.RESET, fork_and_wait)())() == 0
+    assert bench.hooked(r.EVALUATE, lambda: bench.hooked(r.RESET, fork_and_wait)())() == 0
     env.step()
     recorder.close()
     shards = [decode(file.read_bytes()) for file in tmp_path.iterdir()]
@@ -442,7 +443,7 @@ def test_what_a_signal_handler_raises_in_code_of_ours_reaches_the_script(looping
     def interrupt(args, result, phase):
         raise error
 
-    hooked = looping.hooked(p.BACKWARD, after=interrupt)
+    hooked = looping.hooked(r.BACKWARD, after=interrupt)
     with pytest.raises(type(error)) as caught:
         hooked(5)
         for _ in range(100):  # where the interpreter looks for it

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from hotloop.integrations import _patch as p
+from hotloop.model import role as r
 from hotloop.model.ledger import windowed_rate
 from hotloop.store import schema
 from hotloop.store.shard import decode
@@ -212,7 +212,7 @@ def ended(bench, folder):
 
 @pytest.mark.parametrize("ms", [1, 30])
 def test_every_alternation_of_collecting_and_learning_is_one(loop, tmp_path, ms):
-    env, update = loop.env(ns=ms * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=ms * MS), loop.hooked(r.OPTIMIZER)
     for _ in range(5):
         for _ in range(3):
             env.step()
@@ -226,8 +226,8 @@ def test_every_alternation_of_collecting_and_learning_is_one(loop, tmp_path, ms)
 
 def test_the_last_row_ends_with_the_last_work(loop, tmp_path):
     """What the script does then (evaluate, save, print, close) is in none; it has the labels it had before."""
-    env, update, save = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER), loop.hooked(p.SAVE)
-    write, evaluate = loop.hooked(p.PRINT), loop.hooked(p.EVALUATE, lambda: [env.step() for _ in range(3)])
+    env, update, save = loop.env(ns=30 * MS), loop.hooked(r.OPTIMIZER), loop.hooked(r.SAVE)
+    write, evaluate = loop.hooked(r.PRINT), loop.hooked(r.EVALUATE, lambda: [env.step() for _ in range(3)])
     for _ in range(3):
         env.step()
         loop.tick(2 * MS)
@@ -256,7 +256,7 @@ def test_the_last_row_ends_with_the_last_work(loop, tmp_path):
 
 
 def test_spans_around_the_loop_end_with_the_last_work_too(loop, tmp_path):
-    env, update = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=30 * MS), loop.hooked(r.OPTIMIZER)
     loop.rig.enter("training")
     for _ in range(2):
         env.step()
@@ -269,7 +269,7 @@ def test_spans_around_the_loop_end_with_the_last_work_too(loop, tmp_path):
 
 
 def test_other_threads_end_with_the_last_work_too(loop, tmp_path):
-    env, update = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=30 * MS), loop.hooked(r.OPTIMIZER)
     env.step()
     loop.rig.track(1)
     loop.rig.enter("worker")
@@ -297,7 +297,7 @@ def test_without_learning_the_last_episode_ends_the_last_one(loop, tmp_path):
 
 
 def test_a_last_one_without_learning_is_none(loop, tmp_path):
-    env, update = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=30 * MS), loop.hooked(r.OPTIMIZER)
     for _ in range(2):
         env.step()
         update(5 * MS)
@@ -306,7 +306,7 @@ def test_a_last_one_without_learning_is_none(loop, tmp_path):
 
 
 def test_short_ones_at_the_end_are_in_the_last_row(loop, tmp_path):
-    env, update = loop.env(ns=MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=MS), loop.hooked(r.OPTIMIZER)
     for _ in range(17):
         env.step()
         update(MS)
@@ -317,8 +317,8 @@ def test_short_ones_at_the_end_are_in_the_last_row(loop, tmp_path):
 
 
 def test_steps_of_an_evaluation_begin_no_iteration(loop, tmp_path):
-    env, update = loop.env(ns=MS), loop.hooked(p.OPTIMIZER)
-    evaluate = loop.hooked(p.EVALUATE, lambda: [env.step() for _ in range(3)])
+    env, update = loop.env(ns=MS), loop.hooked(r.OPTIMIZER)
+    evaluate = loop.hooked(r.EVALUATE, lambda: [env.step() for _ in range(3)])
     for _ in range(4):
         env.step()
         update(MS)
@@ -328,7 +328,7 @@ def test_steps_of_an_evaluation_begin_no_iteration(loop, tmp_path):
 
 
 def test_by_hand_the_last_one_is_not_closed(loop, tmp_path):
-    env, update = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=30 * MS), loop.hooked(r.OPTIMIZER)
     for _ in range(3):
         env.step()
         update(5 * MS)
@@ -339,7 +339,7 @@ def test_by_hand_the_last_one_is_not_closed(loop, tmp_path):
 
 
 def test_a_pause_before_the_end_is_in_no_row(loop, tmp_path):
-    env, update = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=30 * MS), loop.hooked(r.OPTIMIZER)
     for _ in range(2):
         env.step()
         update(5 * MS)
@@ -355,7 +355,7 @@ def test_a_pause_before_the_end_is_in_no_row(loop, tmp_path):
 
 def test_a_wait_that_began_in_an_earlier_row_spoils_none(loop, tmp_path):
     """A worker waits for more work while the last rows are written; at the end its wait is no part of the loop."""
-    env, update = loop.env(ns=30 * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=30 * MS), loop.hooked(r.OPTIMIZER)
     env.step()
     loop.rig.track(1)
     env.step()
@@ -380,7 +380,7 @@ def test_a_wait_that_began_in_an_earlier_row_spoils_none(loop, tmp_path):
 
 def test_a_row_that_was_written_but_not_yet_counted_counts(loop):
     """A process may be killed between the two words; the row can stand for several iterations."""
-    env, update = loop.env(ns=4 * MS), loop.hooked(p.OPTIMIZER)
+    env, update = loop.env(ns=4 * MS), loop.hooked(r.OPTIMIZER)
     for _ in range(7):
         env.step()
         update(4 * MS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
-from hotloop.integrations import _patch as p
 from hotloop.model import phase as phases
+from hotloop.model import role as r
 from hotloop.model import shard as m
 from hotloop.store.shard import decode
 
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 def test_a_model_call_belongs_to_the_event_after_it(looping):
-    env, model, backward = looping.env(), looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    env, model, backward = looping.env(), looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
 
     def act() -> None:
         model(100)
@@ -40,7 +40,7 @@ def test_a_model_call_belongs_to_the_event_after_it(looping):
 
 
 def test_a_span_that_moves_takes_its_numbers_along(looping):
-    model, backward = looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    model, backward = looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
     model(1000)
     assert looping.calls()["collect/policy"] == 1, "a place seen for the first time is thought to collect"
     backward(1)
@@ -54,7 +54,7 @@ def test_a_span_that_moves_takes_its_numbers_along(looping):
 
 def test_the_time_a_label_was_open_at_all_moves_too(looping):
     """Of labels that have several nodes, where it is kept apart from their total times."""
-    model, backward = looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    model, backward = looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
     with looping.module.profile("mine"):
         model(100)
         looping.module.within(phases.LEARN)
@@ -68,7 +68,7 @@ def test_the_time_a_label_was_open_at_all_moves_too(looping):
 
 
 def test_the_place_remembers_what_came_after(looping):
-    model, backward = looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    model, backward = looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
     for _ in range(2):
         model(10)
         seen = looping.calls()
@@ -77,7 +77,7 @@ def test_the_place_remembers_what_came_after(looping):
 
 
 def test_a_place_that_is_followed_by_something_else_is_moved_back(looping):
-    env, model, backward = looping.env(), looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    env, model, backward = looping.env(), looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
     for event in (lambda: backward(1), lambda: backward(1), env.step, env.step):
         model(100)
         event()
@@ -90,15 +90,15 @@ def test_a_place_that_is_followed_by_something_else_is_moved_back(looping):
 
 
 def test_models_within_models_are_one_span(looping):
-    layer = looping.hooked(p.FORWARD)
-    model = looping.hooked(p.FORWARD, lambda: layer(5))
+    layer = looping.hooked(r.FORWARD)
+    model = looping.hooked(r.FORWARD, lambda: layer(5))
     model()
     assert looping.times() == {"collect/policy": 5}
     assert looping.calls()["collect/policy"] == 1
 
 
 def test_only_lists_are_of_interest_where_tensors_are_made(looping):
-    make = looping.hooked(p.FROM_LIST, lambda data: looping.tick(2))
+    make = looping.hooked(r.FROM_LIST, lambda data: looping.tick(2))
     for data in ([1], (1,), 3, b"x"):
         make(data)
     make(data=[1])
@@ -107,7 +107,7 @@ def test_only_lists_are_of_interest_where_tensors_are_made(looping):
 
 
 def test_a_models_method_that_holds_an_event_is_looked_through(looping):
-    env, inner = looping.env(), looping.hooked(p.FORWARD)
+    env, inner = looping.env(), looping.hooked(r.FORWARD)
 
     def play() -> None:
         looping.tick(1)
@@ -117,7 +117,7 @@ def test_a_models_method_that_holds_an_event_is_looked_through(looping):
         inner(2)
         looping.rig.exit("mine")
 
-    method = looping.hooked(p.FORWARD, play)
+    method = looping.hooked(r.FORWARD, play)
     method()
     assert looping.times() == {"collect/policy": 8, "collect/policy > collect/env_step > Env.step": 10}
     method()
@@ -129,17 +129,17 @@ def test_a_models_method_that_holds_an_event_is_looked_through(looping):
 
 
 def test_a_hook_may_be_gone_when_its_call_is_decided(looping):
-    backward = looping.hooked(p.BACKWARD)
-    looping.hooked(p.FORWARD)(50)
+    backward = looping.hooked(r.BACKWARD)
+    looping.hooked(r.FORWARD)(50)
     gc.collect()
-    junk = [looping.hooked(p.PRINT) for _ in range(50)]
+    junk = [looping.hooked(r.PRINT) for _ in range(50)]
     backward(1)
     assert looping.times() == {"learn/forward": 50, "learn/backward": 1}
     assert len(junk) == 50
 
 
 def test_more_calls_than_can_wait_stay_as_guessed(looping):
-    model, backward = looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    model, backward = looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
     for _ in range(40):
         model(10)
     backward(1)
@@ -151,7 +151,7 @@ def test_more_calls_than_can_wait_stay_as_guessed(looping):
 
 
 def test_what_lies_between_events_gets_the_phase_of_the_next(looping):
-    env, backward = looping.env(), looping.hooked(p.BACKWARD)
+    env, backward = looping.env(), looping.hooked(r.BACKWARD)
     looping.tick(1)
     env.step()
     looping.tick(2)
@@ -181,10 +181,10 @@ def test_what_lies_between_events_gets_the_phase_of_the_next(looping):
 def test_start_up_is_everything_before_the_first_step_or_update(bench):
     bench.tick(5)
     bench.rig.span("make", 7)
-    bench.hooked(p.PRINT)(3)
+    bench.hooked(r.PRINT)(3)
     env = bench.env()
     env.reset()  # an event, not yet the loop
-    bench.hooked(p.FORWARD)(100)
+    bench.hooked(r.FORWARD)(100)
     assert bench.times()["collect/env_reset > Env.reset"] == 10
     env.step()
     times = bench.times()
@@ -197,7 +197,7 @@ def test_start_up_is_everything_before_the_first_step_or_update(bench):
 
 def test_an_update_begins_the_loop_as_a_step_does(bench):
     bench.tick(5)
-    bench.hooked(p.BACKWARD)(3)
+    bench.hooked(r.BACKWARD)(3)
     assert bench.times() == {"(start-up)": 5, "learn/backward": 3}
 
 
@@ -273,8 +273,8 @@ def test_what_comes_after_the_last_event_is_shut_down(recorder, tmp_path):
 
 
 def test_a_step_of_work_handed_over_is_an_event_for_who_waits_for_it(looping):
-    env, model = looping.env(), looping.hooked(p.FORWARD)
-    backward = looping.hooked(p.BACKWARD)
+    env, model = looping.env(), looping.hooked(r.FORWARD)
+    backward = looping.hooked(r.BACKWARD)
     backward(1)
     model(30)
     looping.tick(4)
@@ -304,7 +304,7 @@ def test_a_step_of_work_handed_over_is_an_event_for_who_waits_for_it(looping):
 
 
 def test_everything_within_a_phase_belongs_to_it(looping):
-    env, model, backward = looping.env(), looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    env, model, backward = looping.env(), looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
 
     def evaluate() -> None:
         looping.tick(1)
@@ -312,7 +312,7 @@ def test_everything_within_a_phase_belongs_to_it(looping):
         env.step()
         backward(4)
 
-    looping.hooked(p.EVALUATE, evaluate)()
+    looping.hooked(r.EVALUATE, evaluate)()
     assert looping.times() == {
         "eval/evaluate": 1,
         "eval/evaluate > eval/policy": 2,
@@ -324,11 +324,11 @@ def test_everything_within_a_phase_belongs_to_it(looping):
 
 
 def test_an_evaluation_within_a_rollout_stays_one_and_a_rollout_within_an_evaluation_too(looping):
-    model = looping.hooked(p.FORWARD)
-    evaluate = looping.hooked(p.EVALUATE, lambda: model(1))
-    rollout = looping.hooked(p.ROLLOUT, lambda: (evaluate(), model(2)))
+    model = looping.hooked(r.FORWARD)
+    evaluate = looping.hooked(r.EVALUATE, lambda: model(1))
+    rollout = looping.hooked(r.ROLLOUT, lambda: (evaluate(), model(2)))
     rollout()
-    looping.hooked(p.EVALUATE, lambda: looping.hooked(p.ROLLOUT, lambda: model(4))())()
+    looping.hooked(r.EVALUATE, lambda: looping.hooked(r.ROLLOUT, lambda: model(4))())()
     times = looping.times()
     assert times == {
         "collect/rollout > eval/evaluate > eval/policy": 1,
@@ -338,7 +338,7 @@ def test_an_evaluation_within_a_rollout_stays_one_and_a_rollout_within_an_evalua
 
 
 def test_within_says_the_phase_by_hand(looping):
-    env, model = looping.env(), looping.hooked(p.FORWARD)
+    env, model = looping.env(), looping.hooked(r.FORWARD)
     assert looping.module.within(phases.EVAL) == 0
     env.step()
     model(1)
@@ -352,11 +352,11 @@ def test_within_says_the_phase_by_hand(looping):
 
 def test_a_phase_in_which_the_recording_is_reset_or_paused_ends_all_the_same(looping):
     for restart in (looping.module.reset, lambda: (looping.module.pause(), looping.module.resume(), looping.module.attach())):
-        looping.hooked(p.EVALUATE, restart)()
+        looping.hooked(r.EVALUATE, restart)()
         assert looping.module.within(0) == 0
-        looping.hooked(p.LOGGING, restart)()
+        looping.hooked(r.LOGGING, restart)()
         before = looping.calls().get("log/print", 0)
-        looping.hooked(p.PRINT)(1)
+        looping.hooked(r.PRINT)(1)
         assert looping.calls()["log/print"] == before + 1
 
 
@@ -364,7 +364,7 @@ def test_a_phase_in_which_the_recording_is_reset_or_paused_ends_all_the_same(loo
 
 
 def test_iterations_close_by_themselves_when_collecting_follows_learning(bench):
-    env, update = bench.env(ns=MS), bench.hooked(p.OPTIMIZER)
+    env, update = bench.env(ns=MS), bench.hooked(r.OPTIMIZER)
     bench.tick(50 * MS)
     for _ in range(4):
         for _ in range(5):
@@ -379,7 +379,7 @@ def test_iterations_close_by_themselves_when_collecting_follows_learning(bench):
 
 
 def test_short_ones_are_taken_together(bench):
-    env, update = bench.env(ns=MS), bench.hooked(p.OPTIMIZER)
+    env, update = bench.env(ns=MS), bench.hooked(r.OPTIMIZER)
     for _ in range(43):
         env.step()
         update(MS)
@@ -396,7 +396,7 @@ def test_without_any_learning_episodes_end_them(bench):
         over.step()
     playing.step()
     assert [row.counts for row in bench.rig.read().iterations] == [{"env_steps": 2, "episodes": 1}] * 3
-    bench.hooked(p.OPTIMIZER)(1)
+    bench.hooked(r.OPTIMIZER)(1)
     playing.step()
     over.step()
     playing.step()
@@ -414,7 +414,7 @@ def test_what_is_expected_to_learn_is_not_told_by_its_episodes(bench):
 
 
 def test_iterations_closed_by_hand_are_the_only_ones(bench):
-    env, update = bench.env(ns=30 * MS), bench.hooked(p.OPTIMIZER)
+    env, update = bench.env(ns=30 * MS), bench.hooked(r.OPTIMIZER)
     env.step()
     bench.module.step()
     for _ in range(3):
@@ -432,23 +432,23 @@ def test_iterations_closed_by_hand_are_the_only_ones(bench):
 
 
 def test_evaluations_close_no_iteration(bench):
-    env, update = bench.env(ns=30 * MS), bench.hooked(p.OPTIMIZER)
+    env, update = bench.env(ns=30 * MS), bench.hooked(r.OPTIMIZER)
     env.step()
     update(30 * MS)
-    bench.hooked(p.EVALUATE, lambda: [env.step() for _ in range(3)])()
+    bench.hooked(r.EVALUATE, lambda: [env.step() for _ in range(3)])()
     assert bench.rig.read().iterations_closed == 0
 
 
 def test_a_model_call_over_the_end_of_an_iteration_stays_as_guessed(looping):
     """Part of its time is in a row already."""
-    backward = looping.hooked(p.BACKWARD)
+    backward = looping.hooked(r.BACKWARD)
 
     def run_and_step() -> None:
         looping.tick(100)
         looping.module.step()
         looping.tick(20)
 
-    looping.hooked(p.FORWARD, run_and_step)()
+    looping.hooked(r.FORWARD, run_and_step)()
     backward(1)
     looping.module.step()
     assert looping.times() == {"collect/policy": 120, "learn/backward": 1}
@@ -456,7 +456,7 @@ def test_a_model_call_over_the_end_of_an_iteration_stays_as_guessed(looping):
 
 
 def test_a_thread_whose_first_event_comes_later_changes_no_row(looping):
-    backward, model = looping.hooked(p.BACKWARD), looping.hooked(p.FORWARD)
+    backward, model = looping.hooked(r.BACKWARD), looping.hooked(r.FORWARD)
     looping.rig.track(1)
     looping.tick(100)
     model(40)
@@ -470,7 +470,7 @@ def test_a_thread_whose_first_event_comes_later_changes_no_row(looping):
 
 
 def test_what_waits_when_its_thread_ends_stays_as_guessed(looping):
-    env, model, backward = looping.env(), looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    env, model, backward = looping.env(), looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
     looping.rig.track(1)
     env.step()
     model(100)
@@ -484,7 +484,7 @@ def test_what_waits_when_its_thread_ends_stays_as_guessed(looping):
 
 
 def test_what_waits_when_an_iteration_closes_stays_as_guessed(looping):
-    model, backward = looping.hooked(p.FORWARD), looping.hooked(p.BACKWARD)
+    model, backward = looping.hooked(r.FORWARD), looping.hooked(r.BACKWARD)
     model(100)
     looping.tick(9)
     looping.module.step()

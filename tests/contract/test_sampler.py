@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hotloop.integrations import _patch as p
+from hotloop.model import role as r
 from hotloop.model import shard as m
 from hotloop.store.shard import decode
 
@@ -105,7 +105,7 @@ def test_a_thread_is_seen_in_its_function_and_in_its_span(sampled):
 def test_no_frame_of_the_recorder_is_in_a_stack(sampled):
     """Not of hooks, and not of the sampler."""
     stop = threading.Event()
-    hooked = Bench(sampled).hooked(p.PRINT, spin_here)
+    hooked = Bench(sampled).hooked(r.PRINT, spin_here)
     thread = threading.Thread(target=lambda: hooked(stop))
     thread.start()
     try:
@@ -125,7 +125,7 @@ def test_a_thread_without_spans_is_seen_too(sampled):
 
 def test_samples_say_whether_the_loop_had_begun(sampled):
     bench = Bench(sampled)
-    bench.patches.hooked(len, p.OPTIMIZER)([])
+    bench.patches.hooked(len, r.OPTIMIZER)([])
     with Spinning(sampled, "work"):
         _, sample = wait_for(sampled, lambda shard, sample: "spin_here" in functions(shard, sample) and not sample.early)
     assert not sample.early

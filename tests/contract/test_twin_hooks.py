@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.integrations import _patch as p
+from hotloop.model import role as r
 from hotloop.record import twin
 from hotloop.store.shard import decode
 
@@ -18,9 +18,10 @@ from .conftest import Bench, Rig, native, path_names
 from .test_twins import describe
 
 ROLES = {
-    "print": p.PRINT, "policy": p.FORWARD, "loss": p.LOSS, "backward": p.BACKWARD, "optimizer": p.OPTIMIZER, "copy": p.COPY,
-    "list": p.FROM_LIST, "store": p.STORE, "sample": p.SAMPLE, "advantage": p.ADVANTAGE, "rollout": p.ROLLOUT,
-    "train": p.TRAIN, "evaluate": p.EVALUATE, "save": p.SAVE, "render": p.RENDER,
+    "print": r.PRINT, "policy": r.FORWARD, "loss": r.LOSS, "backward": r.BACKWARD, "copy": r.COPY,
+    "optimizer": r.OPTIMIZER, "list": r.FROM_LIST, "store": r.STORE, "sample": r.SAMPLE, "save": r.SAVE,
+    "advantage": r.ADVANTAGE, "rollout": r.ROLLOUT, "train": r.TRAIN, "evaluate": r.EVALUATE,
+    "render": r.RENDER,
 }  # fmt: skip
 ticks = st.one_of(st.integers(0, 1000), st.sampled_from([10_000_000, 40_000_000]))
 leaf = st.one_of(
@@ -102,10 +103,10 @@ class Program:
                 return (0, 1.0, False) if len(ops) > 1 else None
 
         for cls in (Env, Derived, Wrapper):
-            bench.patches.wrap(cls, "step", p.STEP)
+            bench.patches.wrap(cls, "step", r.STEP)
         bench.patches.try_out(Maybe, "step")
         bench.module.set_on_env(lambda env: type(env) is Env, lambda outer, inner: type(outer) is Wrapper)
-        bench.patches.wrap(Env, "reset", p.RESET)
+        bench.patches.wrap(Env, "reset", r.RESET)
         self.env, self.derived, self.wrapper, self.maybe = Env(), Derived(), Wrapper(), Maybe()
 
     def after(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
@@ -157,7 +158,7 @@ class Program:
             raise OwnError
 
         with pytest.raises(OwnError):
-            call(self.bench.hooked(p.FORWARD, failing), True, ops)
+            call(self.bench.hooked(r.FORWARD, failing), True, ops)
 
     def result(self, program: Any) -> dict[str, Any]:
         module = self.bench.module

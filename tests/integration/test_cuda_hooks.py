@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from hotloop import api
+from hotloop.adapters.torch import ADAPTER as TORCH
 from hotloop.integrations import _patch as p
 from hotloop.integrations import cuda, reads
 from hotloop.integrations import torch as torch_hooks
@@ -115,7 +116,7 @@ class World:
         self.allocator = FakeAllocator()
         self.torch = make_torch(self.allocator)
         self.backend = FakeBackend()
-        torch_hooks.install(self.patches, torch)
+        self.patches.apply(TORCH, torch)
 
     def begin(self):
         self.device = cuda.Device(self.patches, self.torch, self.backend)

@@ -105,5 +105,5 @@ def test_every_cause_has_a_page_and_an_action():
         text = module.__doc__ or ""
         assert "Recognised by:" in text, name
         assert "What to do:" in text, name
-        assert module.CAUSE.action, name
+        assert module.ACTION, name
         assert callable(module.find), name

@@ -26,7 +26,7 @@ from .environments import Environment, find_stragglers, list_environments
 from .findings.engine import check_causes, find_findings
 from .iterations import Iterations, read_iterations
 from .lines import Line, Stack, fold_lines, list_lines, read_stacks
-from .owners import owners_between, share_out
+from .owners import Owners, known_owners, owners_between, share_out
 from .phases import Phases, find_phases
 from .timeline import Timeline, make_timeline
 from .unions import exact_across_processes
@@ -205,7 +205,9 @@ def diagnose(session: SessionData, select: Collection[str] = (), ignore: Collect
         operations=exact_across_processes(session, ledger.operations),
         ledger=ledger,
         sheet=sheet,
-        owners=_share_out(sheet, sites, ledger, stacks, balance.track if balance else 0) if sheet else {},
+        owners=_share_out(sheet, sites, ledger, stacks, balance.track, known_owners(session.hooks))
+        if sheet and balance
+        else {},
         sites=sites,
         quality=_quality(session, ledger),
         stacks=stacks,
@@ -232,13 +234,15 @@ def _resources(meta: dict[str, Any]) -> dict[str, float]:
     return {key: value for key, value in numbers.items() if 0 <= value < 1e15}
 
 
-def _share_out(sheet: Sheet, sites: dict[str, str], ledger: Ledger, stacks: Sequence[Stack], track: int) -> dict[str, int]:
+def _share_out(
+    sheet: Sheet, sites: dict[str, str], ledger: Ledger, stacks: Sequence[Stack], track: int, known: Owners
+) -> dict[str, int]:
     """The main track's time by owner."""
     files = {name: site.rpartition(":")[0] for name, site in sites.items()}
     main = (
         (x.branch, x.places[-1].file, x.count) for x in stacks if x.places and (x.shard, x.track, x.early) == (0, track, False)
     )
-    return share_out(sheet, files, ledger.tree, owners_between(main, ledger.tree))
+    return share_out(sheet, files, ledger.tree, owners_between(main, ledger.tree, known), known)
 
 
 def _quality(session: SessionData, ledger: Ledger) -> Quality:

@@ -53,7 +53,7 @@ class Line:
 
 AT_WORK = frozenset({m.RUNNING, m.WANTS_GIL})  # what wants the interpreter would run
 _PURE = 0.9  # of what a line was seen leading to: less, and it speaks for no phase (`main()`, a helper of two phases)
-_OURS = re.compile(r"[/\\]hotloop[/\\](record|integrations|store|run)[/\\]")
+_OURS = re.compile(r"[/\\]hotloop[/\\](record|printing|integrations|adapters|store|run)[/\\]")
 _DEEP = re.compile(r"[/\\]hotloop[/\\]integrations[/\\]trace\.py$")  # what runs below it is the profiler's, torch's files too
 
 

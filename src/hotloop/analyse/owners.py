@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..adapters import ADAPTERS
+from ..model.adapter import OWNERS, OWNS
 from ..model.ledger import Branch
 from ..model.phase import STARTUP
 from ..model.shard import INFERRED, ROOT
@@ -19,22 +21,24 @@ YOURS, ENV, FRAMEWORK, TENSOR, IPC, LOGGING, LIBRARY, UNKNOWN, STARTING = (
     "your code", "env library", "RL framework", "tensor runtime", "IPC", "logging", "other library", "unknown", "start-up",
 )  # fmt: skip
 
-_PACKAGES = {
-    ENV: "gymnasium gym ale_py atari_py mujoco dm_control pettingzoo minigrid procgen envpool gym3 brax highway_env box2d "
-    "pybullet shimmy supersuit nle poke_env pufferlib_envs crafter",
-    FRAMEWORK: "stable_baselines3 sb3_contrib torchrl tensordict tianshou rllib ray pufferlib cleanrl skrl rl_games "
-    "sample_factory acme dopamine rlax lightning pytorch_lightning",
-    TENSOR: "torch numpy jax jaxlib flax optax tensorflow scipy triton cupy numba",
-    IPC: "multiprocessing concurrent socket socketserver ssl selectors asyncio threading queue subprocess websockets "
-    "aiohttp zmq grpc requests urllib3 http cloudpickle pickle",
-    LOGGING: "logging tensorboard tensorboardX wandb mlflow neptune loguru tqdm csv print aim comet_ml",
-}
-_OWNER_OF = {package: owner for owner, names in _PACKAGES.items() for package in names.split()}
+Owners = Mapping[str, str]  # by package
+OWNER_OF: Owners = {package: adapter.owner for adapter in ADAPTERS for package in adapter.packages}
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python3[^/\\]*[/\\]([^/\\]+)|[/\\][Ll]ib[/\\]([^/\\]+)")
 
 
-def owner_of(file: str) -> str:
+def known_owners(hooks: Iterable[Mapping[str, str]]) -> Owners:
+    """Ours, and what the adapters of other packages said in this session, which anyone may have written.
+
+    >>> known = known_owners([{"state": OWNS, "detail": "env library: snakes torch"}, {"state": OWNS, "detail": "me: pits"}])
+    >>> known["snakes"], known["torch"], "pits" in known
+    ('env library', 'tensor runtime', False)
+    """
+    said = [row["detail"].partition(": ") for row in hooks if row.get("state") == OWNS]
+    return {**{package: owner for owner, _, packages in said if owner in OWNERS for package in packages.split()}, **OWNER_OF}
+
+
+def owner_of(file: str, known: Owners = OWNER_OF) -> str:
     """The owner of a source file.
 
     >>> owner_of("/usr/lib/python3.11/site-packages/torch/nn/modules/linear.py"), owner_of("/home/me/train.py")
@@ -44,10 +48,10 @@ def owner_of(file: str) -> str:
         return UNKNOWN
     installed = _INSTALLED.search(file)
     if installed:
-        return _OWNER_OF.get(installed[1].removesuffix(".py"), LIBRARY)
+        return known.get(installed[1].removesuffix(".py"), LIBRARY)
     standard = _STANDARD.search(file)
     if standard:
-        return _OWNER_OF.get((standard[1] or standard[2]).removesuffix(".py"), LIBRARY)
+        return known.get((standard[1] or standard[2]).removesuffix(".py"), LIBRARY)
     return LIBRARY if file.startswith("<frozen") else YOURS
 
 
@@ -61,7 +65,11 @@ def is_yours(file: str) -> bool:
 
 
 def share_out(
-    sheet: Sheet, files: Mapping[str, str], tree: Sequence[Branch] = (), between: Mapping[str, int] | None = None
+    sheet: Sheet,
+    files: Mapping[str, str],
+    tree: Sequence[Branch] = (),
+    between: Mapping[str, int] | None = None,
+    known: Owners = OWNER_OF,
 ) -> dict[str, int]:
     """Nanoseconds by owner, with waiting, unattributed and profiler beside them; they add up to the sheet. `between`: samples
     by owner of what lies between hooked calls."""
@@ -70,7 +78,7 @@ def share_out(
     gaps = 0
     for row in sheet.rows:
         branch = tree[row.branch] if 0 <= row.branch < len(tree) else None
-        own = owner_of(files.get(row.name, "")) if row.kind == SPAN and branch is not None else UNKNOWN
+        own = owner_of(files.get(row.name, ""), known) if row.kind == SPAN and branch is not None else UNKNOWN
         if branch is not None and branch.phase == STARTUP:
             own = STARTING
         inherited = owners[row.parent] if row.parent >= 0 else UNKNOWN
@@ -85,10 +93,10 @@ def share_out(
     return {owner: ns for owner, ns in totals.most_common() if ns}
 
 
-def owners_between(stacks: Iterable[tuple[int, str, int]], tree: Sequence[Branch]) -> dict[str, int]:
+def owners_between(stacks: Iterable[tuple[int, str, int]], tree: Sequence[Branch], known: Owners = OWNER_OF) -> dict[str, int]:
     """Samples by owner, of (branch, innermost file, count), where no hooked call was open."""
     found: Counter[str] = Counter()
     for branch, file, count in stacks:
         if tree[branch].kind in (ROOT, INFERRED) and file:
-            found[owner_of(file)] += count
+            found[owner_of(file, known)] += count
     return dict(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from ..errors import UsageError
 from .compare import DESPITE, check_gate, compare_sets, show_comparison
-from .files import check_target, save_bytes
+from .files import check_target, dump, save_bytes
 from .numbers import percent, say
 
 
@@ -85,7 +84,7 @@ def ab(
             say(f"wrote {write_functions(arm, folder / f'functions-{letter}.txt', seed + 1)}")
     one, two = ([read_recorded(path) for path in sessions[letter]] for letter in "AB")
     comparison, outcomes = compare_sets(one, two, margin, unit, despite=despite)
-    data = json.dumps(comparison_data(comparison, outcomes, (a, b)), indent=1, allow_nan=False)
+    data = dump(comparison_data(comparison, outcomes, (a, b)))
     save_bytes(str(folder / "comparison.json"), data.encode())
     show_comparison(comparison, outcomes, (a, b), as_json, html or str(folder / "comparison.html"))
     say(f"seed {seed}; sessions in {folder}; next: hotloop compare '{folder}/*-A' '{folder}/*-B'")

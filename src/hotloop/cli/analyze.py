@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from typing import Any
@@ -55,7 +54,7 @@ def analyze(
     from ..present.analysis import analysis_text
     from ..present.detailed import detailed_data
     from ..printing.text import escape
-    from .files import save_bytes
+    from .files import dump, save_bytes
 
     listing, raw_data = _read(source)
     analysis = find_bottlenecks(listing, min_calls, patterns)
@@ -65,11 +64,11 @@ def analyze(
 
         save_bytes(charts, draw_bottlenecks(analysis))
     if detailed:
-        save_bytes(detailed, (_dump(data) + "\n").encode())
+        save_bytes(detailed, (dump(data) + "\n").encode())
     if output:
         save_bytes(output, (analysis_text(analysis) + "\n").encode())
     if as_json:
-        click.echo(_dump(data))
+        click.echo(dump(data))
     elif not output:
         click.echo(analysis_text(analysis) + "\n")
     for path in targets:
@@ -111,10 +110,6 @@ def _read(source: str) -> tuple[Any, dict[str, Any]]:
     diagnosis = read_diagnosis(source)
     data = session_report(diagnosis)
     return parse_report(diagnosis.path, data), data
-
-
-def _dump(data: Any) -> str:
-    return json.dumps(data, indent=1, allow_nan=False)
 
 
 def _next(source: str, charts: str | None, detailed: str | None) -> str:

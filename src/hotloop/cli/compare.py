@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import GateError, UnreadableError, UsageError
-from .files import check_target, save_bytes
+from .files import check_target, dump, save_bytes
 from .numbers import percent, say
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def show_comparison(
         save_bytes(html, comparison_page(comparison, outcomes, names).encode())
         click.echo(f"wrote {html}", err=as_json)
     if as_json:
-        click.echo(json.dumps(comparison_data(comparison, outcomes, names), indent=1, allow_nan=False))
+        click.echo(dump(comparison_data(comparison, outcomes, names)))
     elif view is not None:
         click.echo(guide_text(comparison, names))
     else:

@@ -114,7 +114,7 @@ def _script_checks(script: tuple[str, ...], seconds: float, stdout: int | None) 
 
 def _judge(session: Any, diagnosis: Any, how: str) -> list[tuple[str, str, str]]:
     live = sorted({row["integration"] for row in session.hooks if row["state"] == "live"})
-    wrong = [f"{row['integration']}: {row['detail']}" for row in session.hooks if row["state"] != "live"]
+    wrong = [f"{row['integration']}: {row['detail']}" for row in session.hooks if row["state"] in ("note", "failed")]
     checks = [("script", "ok", how), ("hooks", "note" if wrong else "ok", f"live: {', '.join(live) or 'none'}")]
     checks += [("hook note", "note", text) for text in wrong[:5]]
     for process, shard in zip(session.processes, session.shards, strict=True):

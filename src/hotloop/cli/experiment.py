@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import HotloopError
-from .files import save_bytes
+from .files import dump, save_bytes
 from .numbers import say
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def experiment(plan: Path, quick: bool, rounds: int | None, out: Path | None, de
     texts = {
         "results.md": investigation_markdown(result),
         "results.html": investigation_page(result),
-        "results.json": json.dumps(investigation_data(result), indent=1, allow_nan=False),
+        "results.json": dump(investigation_data(result)),
     }
     for name, text in texts.items():
         save_bytes(str(folder / name), text.encode())

@@ -14,14 +14,14 @@ def explain(cause: str | None) -> None:
     hotloop explain
     hotloop explain env-step-hot
     """
-    from ..analyse.findings.engine import causes
+    from ..analyse.findings.engine import causes, title
     from ..errors import UsageError
 
     known = causes()
     if cause is None:
         wide = max(map(len, known))
         for name, module in known.items():
-            click.echo(f"{name:<{wide}}  {module.CAUSE.what}")
+            click.echo(f"{name:<{wide}}  {title(module)}")
         click.echo("\nnext: hotloop explain CAUSE")
         return
     if cause not in known:

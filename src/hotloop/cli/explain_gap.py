@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from .files import check_target, save_bytes
+from .files import check_target, dump, save_bytes
 
 
 @click.command(name="explain-gap")
@@ -33,4 +31,4 @@ def explain_gap(small: str, large: str, as_json: bool, html: str | None, force: 
     if html is not None:
         save_bytes(html, gap_page(gap).encode())
         click.echo(f"wrote {html}", err=as_json)
-    click.echo(json.dumps(gap_data(gap), indent=1, allow_nan=False) if as_json else gap_text(gap))
+    click.echo(dump(gap_data(gap)) if as_json else gap_text(gap))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 from ..errors import HotloopError, UsageError
 
@@ -54,6 +55,11 @@ def open_target(output: str) -> Iterator[IO[bytes]]:
     finally:
         if draft and os.path.lexists(draft):
             os.unlink(draft)
+
+
+def dump(data: Any) -> str:
+    """As JSON, the way every verb prints and writes it."""
+    return json.dumps(data, indent=1, allow_nan=False)
 
 
 def save_bytes(path: str, data: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .files import check_target, save_bytes
+from .files import check_target, dump, save_bytes
 from .sessions import latest_session
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def report(
             check_target(target, force)
     diagnosis = read_diagnosis(session or latest_session())
     if as_json:
-        click.echo(_json(diagnosis))
+        from ..present.json import report_data
+
+        click.echo(dump(report_data(diagnosis)))
     if view is not None:
         click.echo(_view(diagnosis, view))
     if logs is not None:
@@ -82,14 +84,6 @@ def report(
         show_report(Console(width=width, legacy_windows=False), diagnosis)
         shown = os.path.relpath(diagnosis.path) if not os.path.isabs(session or "") else diagnosis.path
         click.echo(f"\nnext: hotloop report {escape(shlex.quote(shown))} --html report.html")
-
-
-def _json(diagnosis: Diagnosis) -> str:
-    import json
-
-    from ..present.json import report_data
-
-    return json.dumps(report_data(diagnosis), indent=1, allow_nan=False)
 
 
 def _view(diagnosis: Diagnosis, view: str) -> str:

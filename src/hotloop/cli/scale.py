@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from ..errors import UsageError
-from .files import check_target, save_bytes
+from .files import check_target, dump, save_bytes
 from .numbers import say, sizes
 
 
@@ -84,7 +83,7 @@ def scale(
                     for t in growing
                 ]
     sweep = read_sweep(found, predict, trends)
-    data = json.dumps(sweep_data(sweep), indent=1, allow_nan=False)
+    data = dump(sweep_data(sweep))
     save_bytes(str(folder / "scaling.json"), data.encode())
     target = html or str(folder / "scaling.html")
     save_bytes(target, sweep_page(sweep).encode())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import HotloopError, UnreadableError
+from .files import dump
 
 if TYPE_CHECKING:
     from ..analyse.diagnosis import Diagnosis
@@ -54,9 +55,7 @@ def list_sessions(folder: str, last: int, as_json: bool) -> None:
     found = find_sessions(folder)
     rows = [_describe(path) for path in found[-last:]]
     if as_json:
-        import json
-
-        click.echo(json.dumps(rows, indent=1, allow_nan=False))
+        click.echo(dump(rows))
         return
     if not rows:
         click.echo(f"no session in {folder}; record one: hotloop run train.py, or hotloop demo")

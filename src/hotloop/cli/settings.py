@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..integrations.install import INTEGRATIONS
+from ..run.adapters import all_hooks
 
 FILE = "pyproject.toml"
 # What a setting may be, and how to say it; the others are lists of names.
@@ -30,7 +30,7 @@ class Settings:
     name: str | None = None
     duration: float | None = None  # seconds
     max_iterations: int | None = None
-    hooks: tuple[str, ...] = INTEGRATIONS
+    hooks: tuple[str, ...] = field(default_factory=all_hooks)
     lines: bool = True
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ def _file(folder: Path) -> dict[str, Any]:
     table = tools.get("hotloop", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
         raise UsageError(f"{path}: `hotloop` in [tool] is no table; write [tool.hotloop] and the settings below it")
-    known = {field.name for field in fields(Settings)}
+    known = {setting.name for setting in fields(Settings)}
     result = {}
     for key, value in table.items():
         name = key.replace("-", "_")
@@ -69,9 +69,9 @@ def _checked(key: str, value: Any) -> Any:
     if key not in _TAKES:
         if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
             raise UsageError(f'`{key}` takes a list of names: {key} = ["one", "another"]')
-        unknown = [word for word in value if key == "hooks" and word not in INTEGRATIONS]
+        unknown = [word for word in value if key == "hooks" and word not in all_hooks()]
         if unknown:
-            raise UsageError(f"there are no hooks for {unknown[0]}; there are: {', '.join(INTEGRATIONS)}")
+            raise UsageError(f"there are no hooks for {unknown[0]}; there are: {', '.join(all_hooks())}")
         return tuple(value)
     wanted, words = _TAKES[key]
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):

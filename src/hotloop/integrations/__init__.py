@@ -1,6 +1,6 @@
-"""Hooks on what a training script imports and defines, one module per library.
+"""Hooks on what a training script imports and defines.
 
-What lives here: which functions mean what. Each module has `MODULES`, the imports it waits for, and `install(patches, module)`,
-called once for each of them. Who may touch it: `run.child`. Invariant: a library is hooked only once the script has imported
-it; the modules do not know one another; nothing here is imported by `import hotloop`.
+What lives here: what carries out what the adapters (`hotloop.adapters`) say, what is recognised by its shape alone, and what
+torch needs beyond plain targets. Who may touch it: `run.child`. Invariant: a library is hooked only once the script has
+imported it; nothing here is imported by `import hotloop`.
 """

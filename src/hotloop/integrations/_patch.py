@@ -1,23 +1,24 @@
 """Exchanging functions for hooked ones, and putting them back.
 
-What lives here: the zones and roles of hooks, and the list of what was exchanged. Who may touch it: the integrations, each of
-which gets one `Patches`. Invariant: `undo()` leaves every class and module as it was found, newest first; a target that is not
+What lives here: the zones of hooks, and the list of what was exchanged. Who may touch it: the adapters, each of which gets one
+`Patches`. Invariant: `undo()` leaves every class and module as it was found, newest first; a target that is not
 there is a note, never an exception.
 """
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..model import role as r
 from ..model import shard as m
-from ..model.phase import CHECKPOINT, COLLECT, EVAL, LEARN, LOG, NONE, PHASE_NAMES, STARTUP
+from ..model.phase import COLLECT, EVAL, LEARN, NONE, PHASE_NAMES, STARTUP
 from .environments import Trial
 
 if TYPE_CHECKING:
+    from ..model.adapter import Adapter, Target
     from ..model.trace import TraceSettings
     from ..record._zone import Zone
 
@@ -25,54 +26,6 @@ _ABSENT = object()
 # Parts with device times, see `cuda`: phase-level calls, and those that queue much.
 MARKED = frozenset({"env_step", "env_reset", "forward", "policy", "loss", "backward", "optimizer", "clip_grad", "sample",
                     "advantage", "state_copy", "rollout", "train", "evaluate"})  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What a call means, and what a hook on it does."""
-
-    part: str  # the label is PHASE/part
-    phase: int = NONE  # NONE: whichever it falls into
-    kind: int = r.SPAN
-    event: int = NONE
-    inside: int = 0  # what this is, for hooks called within it
-    within: int = 0  # in which of those it is passed by
-    counts: int = r.COUNT_NOTHING
-    owns: bool = True  # its own time is work; else it is a container
-
-
-_NO_SPANS = r.IN_LEARN | r.IN_SAVE | r.IN_LOG | r.IN_ENV
-STEP = Role("env_step", COLLECT, r.ENV, COLLECT, r.IN_ENV, r.IN_ENV, r.COUNT_STEP)
-MAYBE_STEP = Role("env_step", COLLECT, r.TRIAL, COLLECT, r.IN_ENV, r.IN_ENV, r.COUNT_STEP)  # its results will show
-RESET = Role("env_reset", COLLECT, r.ENV, COLLECT, r.IN_ENV, r.IN_ENV, r.COUNT_RESET)
-RENDER = Role("render", COLLECT, r.SPAN, COLLECT, r.IN_RENDER, r.IN_RENDER)
-FORWARD = Role("forward", NONE, r.MODEL, NONE, r.IN_MODEL, _NO_SPANS | r.IN_MODEL)
-FROM_LIST = Role("tensor_from_list", NONE, r.LISTS, NONE, r.IN_DATA, r.IN_DATA | r.IN_ENV | r.IN_SAVE)
-MAKE_TENSOR = Role("make_tensor", NONE, r.MODEL, NONE, r.IN_DATA, r.IN_DATA | r.IN_ENV | r.IN_SAVE | r.IN_MODEL)
-COPY = Role("deepcopy", NONE, r.MODEL, NONE, r.IN_DATA, r.IN_DATA | r.IN_ENV | r.IN_SAVE)
-STATE_COPY = Role("state_copy", LEARN, inside=r.IN_DATA, within=r.IN_DATA | r.IN_SAVE)
-BACKWARD = Role("backward", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN)
-OPTIMIZER = Role("optimizer", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN, counts=r.COUNT_UPDATE)
-ZERO_GRAD = Role("zero_grad", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN)
-CLIP_GRAD = Role("clip_grad", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN)
-SAMPLE = Role("sample", LEARN, event=LEARN, inside=r.IN_DATA, within=r.IN_DATA | r.IN_MODEL)
-STORE = Role("store", COLLECT, event=COLLECT, inside=r.IN_DATA, within=r.IN_DATA | r.IN_MODEL | r.IN_LEARN)
-ADVANTAGE = Role("advantage", LEARN, event=LEARN, inside=r.IN_MODEL, within=r.IN_MODEL | r.IN_LEARN)
-LOSS = Role("loss", LEARN, event=LEARN, inside=r.IN_LEARN, within=r.IN_LEARN | r.IN_MODEL)
-BOOKKEEPING = Role("bookkeeping", COLLECT, inside=r.IN_DATA, within=r.IN_DATA)
-ROLLOUT = Role("rollout", COLLECT, r.PHASE, COLLECT, r.IN_PHASE, owns=False)
-TRAIN = Role("train", LEARN, r.PHASE, LEARN, r.IN_PHASE, owns=False)
-EVALUATE = Role("evaluate", EVAL, r.PHASE, EVAL, owns=False)
-CALLBACK = Role("callback", COLLECT)
-SAVE = Role("save", CHECKPOINT, inside=r.IN_SAVE, within=r.IN_SAVE)
-LOAD = Role("load", CHECKPOINT, inside=r.IN_SAVE, within=r.IN_SAVE)
-PRINT = Role("print", LOG, inside=r.IN_LOG, within=r.IN_LOG)
-LOGGING = Role("logging", LOG, inside=r.IN_LOG, within=r.IN_LOG)
-TENSORBOARD = Role("tensorboard", LOG, inside=r.IN_LOG, within=r.IN_LOG)
-ENV_MAKE = Role("env_make", COLLECT, inside=r.IN_DATA, within=r.IN_DATA | r.IN_ENV)
-WORKER_START = Role("worker_start", COLLECT)
-
-
 _parts: dict[str, list[Patches]] = {}
 
 
@@ -89,7 +42,7 @@ EVERY = 13  # of the model calls, one is looked at
 
 
 class Patches:
-    """What one integration exchanged."""
+    """What was exchanged for one adapter."""
 
     def __init__(
         self, recorder: Any, note: Callable[[str], None], session: str = "", trace: TraceSettings | None = None
@@ -116,7 +69,7 @@ class Patches:
         zone: Zone = self.recorder.zone(name, kind, phase, owns, part in MARKED)
         return zone
 
-    def hooked(self, function: Any, role: Role, after: Callable[..., Any] | None = None, every: int = 1) -> Any:
+    def hooked(self, function: Any, role: r.Role, after: Callable[..., Any] | None = None, every: int = 1) -> Any:
         """The function with its role. Generators keep their spans over their running stretches."""
         code = getattr(function, "__code__", None)
         if code is not None and code.co_flags & 0x220:
@@ -144,15 +97,46 @@ class Patches:
 
     # ---- exchanging ----
 
-    def wrap(self, owner: Any, name: str, role: Role, after: Callable[..., Any] | None = None, every: int = 1) -> None:
+    def wrap(self, owner: Any, name: str, role: r.Role, after: Callable[..., Any] | None = None, every: int = 1) -> None:
         """Exchange one attribute of a class or module; what it inherits is left alone."""
         self.exchange(owner, name, lambda function: self.hooked(function, role, after, every))
+
+    def apply(self, adapter: Adapter, module: Any) -> None:
+        """All that an adapter says of one module."""
+        for target in adapter.targets:
+            if target.module == module.__name__:
+                self._hook(module, target)
+        if adapter.install is not None and module.__name__ in adapter.modules:
+            adapter.install(self, module)
+
+    def _hook(self, module: Any, target: Target) -> None:
+        *path, name = target.path.split(".")
+        owner = functools.reduce(lambda inside, part: getattr(inside, part, None), path, module)
+        if owner is None:
+            self.note(f"{module.__name__}.{target.path} is not there")
+        else:
+            self.wrap(owner, name, target.role, self._counting(target) if target.counts is not None else None)
+
+    def _counting(self, target: Target) -> Callable[..., None]:
+        """Adds what a call counts. The first time that fails is the last."""
+        counts, tell = target.counts, self.recorder.count_seen
+
+        def after(args: tuple[Any, ...], result: Any, phase: int) -> None:
+            nonlocal counts
+            try:
+                for name, number in counts(args, result).items() if counts is not None else ():
+                    tell("eval_env_steps" if name == "env_steps" and phase == EVAL else name, number)
+            except Exception as error:
+                counts = None
+                self.note(f"{target.module}.{target.path} is counted no more ({type(error).__name__}: {error})")
+
+        return after
 
     def try_out(self, owner: Any, name: str) -> None:
         """A method that may be an environment's step; where its results show that it is none, it is put back."""
         trial = Trial()
         before = vars(owner).get(name)
-        self.wrap(owner, name, MAYBE_STEP, trial)
+        self.wrap(owner, name, r.MAYBE_STEP, trial)
         hooked = vars(owner).get(name)
 
         def give_up() -> None:
@@ -204,7 +188,7 @@ class Patches:
                 self.note(f"a hook could not be removed ({error})")
 
 
-def revive(function: Any, role: Role) -> Any:
+def revive(function: Any, role: r.Role) -> Any:
     """In another process: a function that was hooked where it was pickled."""
     from ..record.backend import recorder
 
@@ -245,7 +229,7 @@ def is_plain(function: Any) -> bool:
     return isinstance(function, types.FunctionType) and not function.__code__.co_flags & 0x2A0
 
 
-def _part(role: Role, phase: int) -> str:
+def _part(role: r.Role, phase: int) -> str:
     return "policy" if role.part == "forward" and phase != LEARN else role.part
 
 

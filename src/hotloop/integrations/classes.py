@@ -14,6 +14,9 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from ..adapters import ADAPTERS
+from ..model import role as r
+from ..model.adapter import Adapter
 from . import _patch as p
 
 # What a class must define for us to look at it; `__init__` because a model may define nothing else we know.
@@ -33,16 +36,13 @@ _BEGINS = ("reset", "observe", "new_episode", "start_episode", "begin_episode", 
 _NO_ENV = re.compile(r"Schedul|Noise|Timer|Meter|Counter|Optimi[sz]er|Tracker|Buffer|Progress|Metric|Stat|Logger|Clock", re.I)
 _NO_BASES = frozenset(("torch", "tensorflow", "keras", "optax", "transformers"))
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
-# Packages that define no environments, models or buffers of a training loop, or have an integration of their own.
-_OTHERS = frozenset((
-    "torch", "torchgen", "functorch", "numpy", "scipy", "pandas", "matplotlib", "sympy", "networkx", "jinja2", "yaml",
-    "PIL", "cv2", "tensorboard", "google", "absl", "rich", "click", "psutil", "pygments", "typing", "typing_extensions",
-    "collections", "abc", "enum", "dataclasses", "logging", "unittest", "asyncio", "concurrent", "multiprocessing",
-    "threading", "queue", "http", "urllib", "email", "xml", "json", "re", "ast", "inspect", "importlib", "ctypes", "socket",
-    "ssl", "subprocess", "tensordict", "torchrl", "hotloop", "pytest", "_pytest", "pluggy", "hypothesis", "tqdm",
-    "cloudpickle", "setuptools", "pkg_resources", "markdown", "werkzeug", "grpc", "wandb", "mlflow", "ray", "requests",
-    "filelock", "fsspec", "mpmath",
-))  # fmt: skip
+# Packages without an adapter that define no environments, models or buffers of a training loop.
+_OTHERS = (
+    "pandas", "matplotlib", "sympy", "networkx", "jinja2", "yaml", "PIL", "cv2", "google", "absl", "rich", "click", "psutil",
+    "pygments", "typing", "typing_extensions", "collections", "abc", "enum", "dataclasses", "unittest", "urllib", "email",
+    "xml", "json", "re", "ast", "inspect", "importlib", "ctypes", "hotloop", "pytest", "_pytest", "pluggy", "hypothesis",
+    "setuptools", "pkg_resources", "markdown", "werkzeug", "filelock", "fsspec", "mpmath",
+)  # fmt: skip
 
 
 class Classes:
@@ -54,10 +54,11 @@ class Classes:
         self._patches, self._torch = patches, torch
         self._models = patches.part("traced")
         self._is_model = is_model
-        self._more = more  # of integrations: True when the class is dealt with
+        self._more = more  # of adapters: True when the class is dealt with
+        self.opaque = {*_OTHERS, *(package for adapter in ADAPTERS if adapter.opaque for package in adapter.packages)}
 
     def look_at(self, cls: type) -> None:
-        if cls.__module__.partition(".")[0] in _OTHERS or any(known(cls) for known in self._more):
+        if _package(cls) in self.opaque or any(known(cls) for known in self._more):
             return
         methods = {name: value for name, value in vars(cls).items() if p.is_plain(value)}
         if is_env(cls):
@@ -70,7 +71,7 @@ class Classes:
                 self._patches.try_out(cls, "step")
 
     def _env(self, cls: type, methods: dict[str, Any]) -> None:
-        for name, role in (("step", p.STEP), ("reset", p.RESET), ("step_wait", p.STEP), ("render", p.RENDER)):
+        for name, role in (("step", r.STEP), ("reset", r.RESET), ("step_wait", r.STEP), ("render", r.RENDER)):
             if name in methods:
                 self._patches.wrap(cls, name, role)
 
@@ -79,7 +80,7 @@ class Classes:
         base: Any = sys.modules["torch"].nn.Module
         for name in methods:
             if not name.startswith("_") and name != "forward" and not hasattr(base, name):
-                self._models.wrap(cls, name, p.FORWARD, self._torch.look, p.EVERY)
+                self._models.wrap(cls, name, r.FORWARD, self._torch.look, p.EVERY)
 
     def _other(self, cls: type, methods: dict[str, Any]) -> None:
         stores = [name for name in STORES if callable(getattr(cls, name, None))]
@@ -87,15 +88,15 @@ class Classes:
         if stores and samples and not hasattr(cls, "log_prob"):
             for name in (*stores, *samples):
                 if name in vars(cls) and isinstance(vars(cls)[name], FunctionType):
-                    self._patches.wrap(cls, name, p.SAMPLE if name in samples else p.STORE)
+                    self._patches.wrap(cls, name, r.SAMPLE if name in samples else r.STORE)
         for name in methods:
             self._function(cls, name)
 
     def _function(self, owner: Any, name: str) -> None:
         if _EVALUATES.fullmatch(name):
-            self._patches.wrap(owner, name, p.EVALUATE)
+            self._patches.wrap(owner, name, r.EVALUATE)
         elif _ADVANTAGES.fullmatch(name):
-            self._patches.wrap(owner, name, p.ADVANTAGE)
+            self._patches.wrap(owner, name, r.ADVANTAGE)
 
     def look_at_functions(self, modules: list[Any]) -> None:
         """Functions of the script's modules, by their names; called when its loop begins."""
@@ -105,6 +106,12 @@ class Classes:
                     self._function(module, name)
 
 
+def is_model(cls: type) -> bool:
+    """A class of models the script or a library defines; torch itself is not looked into."""
+    module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
+    return module is not None and issubclass(cls, module)
+
+
 def is_env(cls: type) -> bool:
     """Has `reset` (or another way to begin), and a `step` that takes an action."""
     return any(callable(getattr(cls, name, None)) for name in _BEGINS) and _steps(cls)
@@ -112,7 +119,24 @@ def is_env(cls: type) -> bool:
 
 def may_be_env(cls: type) -> bool:
     """Has a `step` that takes an action, and nothing to begin with: it may reset itself. Optimizers and schedulers are none."""
-    return _steps(cls) and not any(base.__module__.partition(".")[0] in _NO_BASES for base in cls.__mro__)
+    return _steps(cls) and not any(_package(base) in _NO_BASES for base in cls.__mro__)
+
+
+def hook_kinds(patches: p.Patches, adapter: Adapter, cls: type) -> bool:
+    """What an adapter says of a class; True if there is nothing more to say about it."""
+    bases = {base.__name__ for base in cls.__mro__ if _package(base) in adapter.packages}
+    if not bases:
+        return False
+    theirs = _package(cls) in adapter.packages
+    kinds = [kind for kind in adapter.kinds if (kind.derived or theirs) and (not kind.base or kind.base in bases)]
+    for name, role in ((name, role) for kind in kinds for name, role in kind.methods.items()):
+        if callable(vars(cls).get(name)):
+            patches.wrap(cls, name, role)
+    return any(kind.derived for kind in kinds)
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 def _steps(cls: type) -> bool:

@@ -1,22 +1,18 @@
-"""What is asked of environments once: are their results an environment's, do they reset themselves, which one holds another.
+"""What is asked of environments once: are their results an environment's, which one holds another.
 
-What lives here: three questions that the recorder or a hook asks of an object, once each. Invariant: none of the script's code
-runs for an answer (types, instance dictionaries and references are looked at; only gymnasium's own `metadata` is read), and
-nothing is kept alive.
+What lives here: two questions that the recorder or a hook asks of an object, once each; a third, whether it resets itself a
+step late, is for its library's adapter to answer. Invariant: none of the script's code runs for an answer (types and references
+are looked at), and nothing is kept alive.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
-from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 _NUMBER_CODES = tuple("bBhHiIlLqQfd")  # of the standard library's arrays
 TRIES = 3  # results that are looked at before a class is none of an environment
-_INNER = ("env", "venv", "_env", "envs", "vec_env")  # where wrappers keep what they wrap
-MOST_WRAPPERS = 32
 MOST_OBJECTS, MOST_LEVELS = 4000, 8  # of a search; an attribute is one or two levels
 _LEAVES = (str, bytes, bytearray, int, float, complex, type(None), type, ModuleType, CodeType, FrameType, BuiltinFunctionType)
 
@@ -77,51 +73,6 @@ def _kind_of(value: Any) -> str:
     if "bool" in text:
         return "flag"
     return "number" if text.startswith(("float", "int", "uint", "torch.", "bfloat")) or text in _NUMBER_CODES else ""
-
-
-# ---- does it reset itself in the step after the last one? ----
-
-
-def resets_in_next_step(env: Any) -> bool:
-    """Gymnasium from 1.0 on: a vector environment in that mode, or `wrappers.Autoreset`, below any number of wrappers."""
-    gymnasium = sys.modules.get("gymnasium")
-    version = _version(getattr(gymnasium, "__version__", ""))
-    if version < (1, 0):
-        return False
-    for layer in _layers(env):
-        names = {(base.__module__.partition(".")[0], base.__name__) for base in type(layer).__mro__}
-        if ("gymnasium", "Autoreset") in names:
-            return True
-        if ("gymnasium", "VectorEnv") in names and ("gymnasium", "VectorWrapper") not in names:
-            if version < (1, 1):
-                return True
-            mode = layer.metadata.get("autoreset_mode")
-            return str(getattr(mode, "name", mode)) in ("NEXT_STEP", "NextStep")
-    return False
-
-
-def _version(text: str) -> tuple[int, int]:
-    parts = [part for part in text.split(".")[:2] if part.isdigit()]
-    return (int(parts[0]), int(parts[1])) if len(parts) == 2 else (0, 0)
-
-
-def _layers(env: Any) -> Iterator[Any]:
-    """The environment, and what it wraps."""
-    for _ in range(MOST_WRAPPERS):
-        yield env
-        own = _dictionary(env)
-        inner = next((own[name] for name in _INNER if hasattr(type(own.get(name)), "step")), None)
-        if inner is None:
-            return
-        env = inner
-
-
-def _dictionary(target: Any) -> dict[str, Any]:
-    try:
-        own = object.__getattribute__(target, "__dict__")
-    except AttributeError:
-        return {}
-    return own if isinstance(own, dict) else {}
 
 
 # ---- is it part of another one? ----

@@ -1,7 +1,8 @@
-"""Plain PyTorch: model calls, backward passes, optimizer steps, gradient clipping, copies, saves, tensors made of lists.
+"""Plain PyTorch: model calls, optimizer steps, gradient clipping, copies, tensors made of lists.
 
-What lives here: the hook points, and the sparse evidence a few calls in a hundred give (batch size, autograd, number type).
-Invariant: nothing here touches a device, and a compiler traces through what it knows.
+What lives here: the hook points that are no plain targets of `adapters/torch.py`, and the sparse evidence a few calls in a
+hundred give (batch size, autograd, number type). Invariant: nothing here touches a device, and a compiler traces through what
+it knows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..model import role as r
 from ..model.phase import COLLECT, LEARN, STARTUP
 from ..record import imports
 from . import _patch as p
@@ -19,7 +21,6 @@ from . import lines, reads
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
 
-MODULES = ("torch",)
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss", "nll_loss", "kl_div",
            "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
 _EVERY_UPDATE = 16
@@ -28,32 +29,22 @@ _EVERY_UPDATE = 16
 def install(patches: p.Patches, torch: Any) -> None:
     watch = _Watch(patches, torch)
     patches.look = watch.model_called
-    patches.wrap(torch.nn.Module, "__call__", p.FORWARD, watch.model_called, p.EVERY)
-    for owner, name, role in (
-        (torch.autograd, "backward", p.BACKWARD),
-        (torch.autograd, "grad", p.BACKWARD),
-        (torch.optim.Optimizer, "zero_grad", p.ZERO_GRAD),
-        (torch.nn.Module, "load_state_dict", p.STATE_COPY),
-        (torch.nn.Module, "state_dict", p.STATE_COPY),
-        (torch, "save", p.SAVE),
-        (torch, "load", p.LOAD),
-    ):
-        patches.wrap(owner, name, role)
+    patches.wrap(torch.nn.Module, "__call__", r.FORWARD, watch.model_called, p.EVERY)
     traced = patches.part("traced")
     for name in ("tensor", "as_tensor", "from_numpy"):
-        traced.exchange(torch, name, lambda made: traced.hooked(traced.hooked(made, p.MAKE_TENSOR), p.FROM_LIST))
+        traced.exchange(torch, name, lambda made: traced.hooked(traced.hooked(made, r.MAKE_TENSOR), r.FROM_LIST))
     for name in _LOSSES:
         if hasattr(torch.nn.functional, name):
-            traced.wrap(torch.nn.functional, name, p.LOSS)
+            traced.wrap(torch.nn.functional, name, r.LOSS)
     _step_aside_for_compilers(patches, torch)
     imports.when_imported("torch._dynamo.callback", lambda module: _watch_compiler(patches, module))
     for name in ("clip_grad_norm_", "clip_grad_value_"):
-        patches.wrap(torch.nn.utils.clip_grad, name, p.CLIP_GRAD)
+        patches.wrap(torch.nn.utils.clip_grad, name, r.CLIP_GRAD)
         patches.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
     _hook_steps(patches, torch.optim.Optimizer, watch)
     import copy
 
-    patches.wrap(copy, "deepcopy", p.COPY)
+    patches.wrap(copy, "deepcopy", r.COPY)
     for module in (sys.modules[__name__], reads, lines):
         p.hide_from_dynamo(torch, module)
     if patches.trace is not None:
@@ -131,7 +122,7 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
         patches.recorder.expect_updates()
         if p.is_ours(function):
             return function
-        return patches.hooked(original(function), p.OPTIMIZER, watch.updated)
+        return patches.hooked(original(function), r.OPTIMIZER, watch.updated)
 
     patches.put(optimizer, "profile_hook_step", staticmethod(profile_hook_step))
 
@@ -215,11 +206,3 @@ class _Watch:
                 self._count("~update_looks")
                 self._count("~anomaly_updates", int(self._torch.is_anomaly_enabled()))
                 self._count("~torch_threads", self._torch.get_num_threads())
-
-
-def is_module_class(cls: type) -> bool:
-    """A class of models the script or a library defines; torch itself is not looked into."""
-    torch = sys.modules.get("torch")
-    nn = getattr(torch, "nn", None)
-    module = getattr(nn, "Module", None)
-    return module is not None and issubclass(cls, module)

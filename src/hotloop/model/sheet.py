@@ -57,6 +57,13 @@ class Sheet:
         """What all leaves of a kind hold, as every sum counts them."""
         return sum(r.ns for r in self.rows if r.leaf and r.account == kind and inferred in (None, r.inferred))
 
+    def children(self) -> list[list[int]]:
+        """Of every row, in order."""
+        below: list[list[int]] = [[] for _ in self.rows]
+        for i, row in enumerate(self.rows[1:], 1):
+            below[row.parent].append(i)
+        return below
+
     def children_of(self, index: int) -> list[int]:
         return [i for i, row in enumerate(self.rows) if row.parent == index]
 
@@ -113,9 +120,7 @@ def split_exactly(total: int, weights: Sequence[int]) -> list[int]:
 
 def fold_small(sheet: Sheet, least_ns: int, most_children: int = 12, most_depth: int = 8) -> Sheet:
     """The same sheet with small rows gathered into one per parent, so that what is shown still adds up."""
-    below: list[list[int]] = [[] for _ in sheet.rows]
-    for i, row in enumerate(sheet.rows[1:], 1):
-        below[row.parent].append(i)
+    below = sheet.children()
     rows: list[Row] = []
     stack = [(sheet.rows[0], 0, -1)]  # the row, its index in the sheet (-1: gathered), its parent among those kept
     while stack:
@@ -146,9 +151,7 @@ def _gather(rows: list[Row]) -> list[Row]:
 
 def round_shares(sheet: Sheet, steps: int = 1000) -> list[int]:
     """Each row's share of the whole in steps (1000: tenths of a percent), rounded so that rows still add up to their parent."""
-    below: list[list[int]] = [[] for _ in sheet.rows]
-    for i, row in enumerate(sheet.rows[1:], 1):
-        below[row.parent].append(i)
+    below = sheet.children()
     shares = [0] * len(sheet.rows)
     shares[0] = steps if sheet.wall_ns else 0
     for i, children in enumerate(below):

@@ -15,6 +15,7 @@ from ..analyse.predictions import Outcome
 from ..analyse.runs import SINGULAR
 from ..analyse.stats import ADJUSTED, PAIRED, Interval
 from ..printing.text import escape
+from .tables import pick
 from .units import duration_text
 
 VERSION = 1
@@ -216,24 +217,14 @@ def comparison_data(c: Comparison, outcomes: Sequence[Outcome] = (), names: tupl
     q = c.quality
     return {
         "version": VERSION,
-        "verdict": c.verdict,
+        **pick(c, "verdict refused unit p p_permutation pairs method margin detectable needed_pairs work"),
         "reason": c.reason or None,
-        "refused": c.refused,
-        "unit": c.unit,
         "ratio": interval_data(c.ratio),
         "speedup": interval_data(c.speedup),
         "median_ratio": interval_data(c.median),
         "p95_ratio": interval_data(c.p95),
-        "p": c.p,
-        "p_permutation": c.p_permutation,
-        "pairs": c.pairs,
         "runs": {"a": len(c.a), "b": len(c.b)},
-        "method": c.method,
-        "margin": c.margin,
-        "detectable": c.detectable,
-        "needed_pairs": c.needed_pairs,
         "needed_pairs_is_least": c.needed_is_least,
-        "work": c.work,
         "total": component_data(c.total),
         "components": [component_data(row) for row in c.components],
         "quality": {

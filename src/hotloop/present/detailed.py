@@ -14,6 +14,7 @@ from ..printing.summary import books_data, readings_data
 from ..printing.text import escape
 from ..store.findings import finding_data
 from .json import phases_data
+from .tables import pick
 
 
 def detailed_data(analysis: Analysis, raw_data: dict[str, Any]) -> dict[str, Any]:
@@ -32,8 +33,7 @@ def detailed_data(analysis: Analysis, raw_data: dict[str, Any]) -> dict[str, Any
             "beside": {c.name: _category(c) for c in analysis.beside},
             "recommendations": [
                 {
-                    "name": a.operation.name,
-                    "category": a.operation.category,
+                    **pick(a.operation, "name category"),
                     "levels": list(a.operation.levels),
                     "gain_percent": a.gain_percent,
                     "text": " ".join(a.sentences),
@@ -48,17 +48,11 @@ def detailed_data(analysis: Analysis, raw_data: dict[str, Any]) -> dict[str, Any
 
 def _bottleneck(b: Bottleneck) -> dict[str, Any]:
     return {
-        "name": b.name,
-        "score": b.score,
-        "time_percent": b.time_percent,
-        "avg_time_ms": b.avg_time_ms,
-        "call_count": b.call_count,
+        **pick(b, "name score time_percent avg_time_ms call_count category own_percent"),
         "memory_peak_mb": b.memory_peak_mb or 0.0,
         "gpu_memory_peak_mb": b.gpu_memory_peak_mb or 0.0,
         "levels": list(b.levels),
-        "category": b.category,
         "total_time": b.total_s,
-        "own_percent": b.own_percent,
         "memory_measured": b.memory_peak_mb is not None,
     }
 
@@ -78,9 +72,7 @@ def session_report(diagnosis: Diagnosis) -> dict[str, Any]:
             **books_data(diagnosis.ledger, diagnosis.sheet, shown),
             "wall_time": diagnosis.wall_ns / 1e9,
             "coverage": diagnosis.numbers.coverage,
-            "sps": diagnosis.sps,
-            "sps_latest": diagnosis.sps_latest,
-            "counters": diagnosis.counters,
+            **pick(diagnosis, "sps sps_latest counters"),
             "iterations": diagnosis.iterations_closed,
             "loop_time": diagnosis.loop_ns / 1e9,
             "startup_time": diagnosis.phases.startup_ns / 1e9,
@@ -90,12 +82,8 @@ def session_report(diagnosis: Diagnosis) -> dict[str, Any]:
             "lower_bounds": sum(o.union_high_ns > o.union_ns for o in shown),
             "problems": [escape(text) for text in (*_odd(q), *q.problems)],
             "quality": {
-                "losses": q.losses,
+                **pick(q, "losses own_cost_error_ns profiler_share native memory_method"),
                 "own_cost_ns_per_span": q.own_cost_ns,
-                "own_cost_error_ns": q.own_cost_error_ns,
-                "profiler_share": q.profiler_share,
-                "native": q.native,
-                "memory_method": q.memory_method,
                 "held_across_yield": {escape(name): site for name, site in q.held_across_yield.items()},
             },
         },

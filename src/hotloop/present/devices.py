@@ -18,6 +18,7 @@ from ..analyse.diagnosis import Diagnosis
 from ..model.device import COPY, CPU_OP, KERNEL, SYNC, TO_DEVICE, TO_HOST, Operators
 from ..printing.text import escape
 from .drawing import FAINT, fold_text, join_facts
+from .tables import pick
 from .units import count_text, duration_text, interval_text, share_text
 
 MB = 1 << 20
@@ -156,13 +157,9 @@ def device_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
         return None
     return {
         "names": list(d.names),
-        "processes": d.processes,
+        **pick(d, "processes measured_share busy_least idle_least idle_most"),
         "lifetime_s": d.lifetime_ns / 1e9,
-        "measured_share": d.measured_share,
         "own_cost_share": d.cost_share,
-        "busy_least": d.busy_least,
-        "idle_least": d.idle_least,
-        "idle_most": d.idle_most,
         "idle_in": dict(d.idle_in),
         "spans": [_span(r) for r in d.rows],
         "blocked": [{"in": b.inside, "for": b.owner, "s": b.ns / 1e9} for b in d.blocked],
@@ -174,7 +171,7 @@ def device_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
 
 def reads_data(diagnosis: Diagnosis, most: int = 200) -> list[dict[str, Any]]:
     """The key `tensor_reads`: lines that take tensors of the CPU apart; counts are estimates."""
-    return [{k: getattr(t, k) for k in ("file", "line", "function", "call", "count")} for t in diagnosis.reads[:most]]
+    return [pick(t, "file line function call count") for t in diagnosis.reads[:most]]
 
 
 def _span(row: DeviceRow) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ..analyse.gap import CALLS, COST, EPISODES, STEPS, WORK, Cause, Gap, Side
 from ..printing.text import escape
 from .comparison import signed_text
 from .html.plain import el, page, table
+from .tables import pick
 from .units import duration_text
 
 VERSION = 1
@@ -115,9 +116,7 @@ def gap_data(gap: Gap) -> dict[str, Any]:
         "version": VERSION,
         "small": _side_data(gap.small),
         "large": _side_data(gap.large),
-        "ratio": gap.ratio,
-        "expected_ratio": gap.expected_ratio,
-        "factors": gap.factors,
+        **pick(gap, "ratio expected_ratio factors"),
         "difference_ns": gap.large.total_ns - gap.small.total_ns,
         "by_factor_ns": gap.by_factor,
         "components": [

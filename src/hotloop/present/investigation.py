@@ -17,6 +17,7 @@ from .comparison import comparison_data, quality_text, range_text
 from .comparison_page import comparison_sections
 from .html.drawings import Bar, draw_forest
 from .html.plain import Markup, el, page, table
+from .tables import pick
 from .units import duration_text, rate_text
 
 VERSION = 1
@@ -160,11 +161,7 @@ def _page_table(x: Investigation) -> Markup:
 def investigation_data(x: Investigation) -> dict[str, Any]:
     return {
         "version": VERSION,
-        "name": x.name,
-        "unit": x.unit,
-        "rounds": x.rounds,
-        "margin": x.margin,
-        "baseline": x.baseline,
+        **pick(x, "name unit rounds margin baseline"),
         "results": [
             {
                 "name": r.hypothesis.name, "command": r.hypothesis.command, "expected": r.hypothesis.expected,

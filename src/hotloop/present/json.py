@@ -14,7 +14,7 @@ from ..model.ledger import Balance
 from ..model.sheet import Sheet
 from ..store.findings import finding_data
 from .devices import device_data, operator_data, reads_data
-from .tables import iteration_rows, line_rows, operation_rows, part_rows, phase_rows
+from .tables import iteration_rows, line_rows, operation_rows, part_rows, phase_rows, pick
 
 VERSION = 1
 MOST_LINES = 500
@@ -26,14 +26,10 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "version": VERSION,
         "session": diagnosis.path,
-        "name": diagnosis.name,
+        **pick(diagnosis, "name sps sps_latest learners counters resources"),
         "wall_s": diagnosis.wall_ns / 1e9,
         "loop_s": diagnosis.loop_ns / 1e9,
         "coverage": diagnosis.numbers.coverage,
-        "sps": diagnosis.sps,
-        "sps_latest": diagnosis.sps_latest,
-        "learners": diagnosis.learners,
-        "counters": diagnosis.counters,
         "operations": [asdict(row) for row in operation_rows(diagnosis)],
         "waits": [asdict(row) for row in operation_rows(diagnosis, (m.WAIT,))],
         "garbage": [asdict(row) for row in operation_rows(diagnosis, (m.GARBAGE,))],
@@ -49,7 +45,6 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
         "environments": [_environment(e) for e in diagnosis.environments],
         "stragglers": [_environment(e) for e in diagnosis.stragglers],
         "hooks": list(diagnosis.hooks),
-        "resources": diagnosis.resources,
         "device": device_data(diagnosis),
         "tensor_reads": reads_data(diagnosis),
         "operators": operator_data(diagnosis),
@@ -61,18 +56,9 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
             "rows": [asdict(row) for row in iteration_rows(diagnosis)],
         },
         "quality": {
-            "attempted": q.attempted,
-            "recorded": q.recorded,
+            **pick(q, "attempted recorded dropped losses own_cost_ns own_cost_error_ns profiler_share native memory_method"),
+            **pick(q, "events_kept held_across_yield"),
             "open": q.open_spans,
-            "dropped": q.dropped,
-            "losses": q.losses,
-            "own_cost_ns": q.own_cost_ns,
-            "own_cost_error_ns": q.own_cost_error_ns,
-            "profiler_share": q.profiler_share,
-            "native": q.native,
-            "memory_method": q.memory_method,
-            "events_kept": q.events_kept,
-            "held_across_yield": q.held_across_yield,
             "died": list(q.died),
             "problems": list(q.problems),
         },
@@ -96,17 +82,8 @@ def _balance(sheet: Sheet | None) -> list[dict[str, Any]]:
     if sheet is None:
         return []
     return [
-        {
-            "name": row.name,
-            "parent": row.parent,
-            "kind": row.kind,
-            "inferred": row.inferred,
-            "waited": row.waited,
-            "ns": row.ns,
-            "share": row.ns / sheet.wall_ns if sheet.wall_ns else 0.0,
-            "calls": row.calls,
-            "busy_ns": row.busy_ns,
-        }
+        pick(row, "name parent kind inferred waited ns calls busy_ns")
+        | {"share": row.ns / sheet.wall_ns if sheet.wall_ns else 0.0}
         for row in sheet.rows
     ]
 
@@ -114,19 +91,12 @@ def _balance(sheet: Sheet | None) -> list[dict[str, Any]]:
 def _history(history: Iterations | None) -> dict[str, Any]:
     if history is None:
         return {}
-    warm_up = history.warm_up
     return {
         "percentiles_s": history.percentiles,
-        "warm_up": {
-            "iterations": warm_up.iterations,
-            "seconds": warm_up.seconds,
-            "settled": warm_up.settled,
-            "reason": warm_up.reason,
-        },
+        "warm_up": pick(history.warm_up, "iterations seconds settled reason"),
         "trend": _trend(history.overall),
         "trends": [
-            {"name": t.name, **_trend(t.trend), "calls_growth": t.calls_growth, "cost_growth": t.cost_growth, "share": t.share}
-            for t in history.trends
+            pick(t, "name calls_growth cost_growth share") | _trend(t.trend) for t in history.trends
         ],
         "changes": [{"iteration": c.iteration, "before_s": c.before, "after_s": c.after} for c in history.changes],
         "slowest": [
@@ -138,10 +108,7 @@ def _history(history: Iterations | None) -> dict[str, Any]:
 
 
 def _trend(t: Trend) -> dict[str, Any]:
-    return {
-        "verdict": t.verdict, "growth": t.growth, "growth_low": t.growth_low, "growth_high": t.growth_high,
-        "p_value": t.p_value, "reason": t.reason,
-    }  # fmt: skip
+    return pick(t, "verdict growth growth_low growth_high p_value reason")
 
 
 def _tree(diagnosis: Diagnosis) -> list[dict[str, Any]]:
@@ -168,19 +135,6 @@ def _tree(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def _track(b: Balance, diagnosis: Diagnosis) -> dict[str, Any]:
-    return {
-        "process": diagnosis.processes[b.shard].pid,
-        "state": diagnosis.processes[b.shard].state,
-        "name": b.name,
-        "lifetime_s": b.lifetime_ns / 1e9,
-        "exclusive_s": b.exclusive_ns / 1e9,
-        "waiting_s": b.waiting_ns / 1e9,
-        "unattributed_s": b.unattributed_ns / 1e9,
-        "inferred_s": b.inferred_ns / 1e9,
-        "profiler_s": b.profiler_ns / 1e9,
-        "lifetime_ns": b.lifetime_ns,
-        "exclusive_ns": b.exclusive_ns,
-        "waiting_ns": b.waiting_ns,
-        "unattributed_ns": b.unattributed_ns,
-        "profiler_ns": b.profiler_ns,
-    }
+    process, exact = diagnosis.processes[b.shard], pick(b, "lifetime_ns exclusive_ns waiting_ns unattributed_ns profiler_ns")
+    seconds = {f"{name[:-3]}_s": ns / 1e9 for name, ns in (exact | pick(b, "inferred_ns")).items()}
+    return {"process": process.pid, "state": process.state, "name": b.name, **seconds, **exact}

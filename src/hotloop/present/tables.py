@@ -7,6 +7,7 @@ names are a contract: they may be added to, never dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..analyse.diagnosis import Diagnosis
 from ..model import shard as m
@@ -97,6 +98,11 @@ class IterationRow:
     start_s: float  # since the first one began
     duration_s: float
     counts: dict[str, int]
+
+
+def pick(x: object, names: str) -> dict[str, Any]:
+    """These attributes, by their names."""
+    return {name: getattr(x, name) for name in names.split()}
 
 
 def phase_rows(d: Diagnosis) -> list[PhaseRow]:

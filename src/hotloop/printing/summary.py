@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ..model import shard as m
@@ -132,15 +133,7 @@ def books_data(ledger: Ledger, sheet: Sheet | None, operations: Sequence[Operati
             number += 1
             name = f"{escape(o.name)} ({number})"
         rows[name] = _row(o, sheet.wall_ns if sheet else 0, own.get((o.name, o.kind), Own()))
-    return {
-        "operations": rows,
-        "waiting_time": books.waiting_s,
-        "unattributed_time": books.unattributed_s,
-        "profiler_time": books.profiler_s,
-        "inferred_time": books.inferred_s,
-        "garbage_time": books.garbage_s,
-        "startup_time": books.startup_s,
-    }
+    return {"operations": rows, **{name.removesuffix("s") + "time": s for name, s in asdict(books).items()}}
 
 
 def readings_data(readings: Iterable[MemoryReading]) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 _SECRET = re.compile(r"^--?[\w.-]*(key|token|password|passwd|secret|credential)[\w.-]*", re.IGNORECASE)
@@ -106,13 +108,15 @@ def describe() -> dict[str, Any]:
     }
 
 
-def loaded_versions() -> dict[str, str]:
-    """Versions of the packages of the field that the program has already imported."""
+def loaded_versions(packages: Iterable[str] | None = None) -> dict[str, str]:
+    """Versions of those libraries, or of all, that the program has already imported. Nothing of theirs runs for the answer."""
     found = {}
-    for name in ("torch", "numpy", "gymnasium", "stable_baselines3", "sb3_contrib", "torchrl", "tensordict", "ray", "jax"):
-        version = getattr(sys.modules.get(name), "__version__", None)
-        if isinstance(version, str):
-            found[name] = version
+    for name in sorted(x for x in list(sys.modules) if "." not in x) if packages is None else packages:
+        module = sys.modules.get(name)
+        if issubclass(type(module), ModuleType) and name not in sys.stdlib_module_names:
+            version = object.__getattribute__(module, "__dict__").get("__version__")
+            if isinstance(version, str):
+                found[name] = version
     return found
 
 

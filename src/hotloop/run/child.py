@@ -30,7 +30,7 @@ def install_hooks() -> None:
             from ..model.trace import trace_settings
 
             trace = trace_settings(deep)
-        Hooks(recorder, str(session), names.split(","), trace).install()
+        Hooks(recorder, str(session), names.split(","), trace, options.get("adapters")).install()
 
 
 install_hooks()

@@ -15,19 +15,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from ..errors import HotloopError, UsageError
-from ..integrations.install import INTEGRATIONS
 from ..model.trace import TraceSettings
 from ..record import host
 from ..record.recorder import new_session_directory, sampling_options
 from ..store import schema
 from ..store.writer import write_json
 from ..version import __version__
+from .adapters import all_hooks, installed_adapters
 from .progress import ProgressReader, StatusLine
 from .system import Sampler
 
@@ -46,7 +46,7 @@ class Plan:
     duration_s: float | None = None
     max_iterations: int | None = None
     quiet: bool = False
-    hooks: tuple[str, ...] = INTEGRATIONS
+    hooks: tuple[str, ...] = field(default_factory=all_hooks)
     lines: str = "on"  # on, few or off
     trace: TraceSettings | None = None
     stdout: int | None = None  # a descriptor for what the script prints, in place of ours
@@ -244,6 +244,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "host": host.describe(),
         "options": {
             "hooks": ",".join(plan.hooks),
+            "adapters": {name: where for name, where in installed_adapters().items() if name in plan.hooks},
             **sampling_options(plan.lines),
             **({"torch_trace": plan.trace.as_dict()} if plan.trace is not None else {}),
         },

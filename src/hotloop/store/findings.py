@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,5 @@ def write_findings(session: str | os.PathLike[str], findings: Sequence[Finding],
 
 def finding_data(finding: Finding) -> dict[str, Any]:
     """One entry."""
-    return {
-        "cause": finding.cause,
-        "severity": finding.severity,
-        "title": finding.title,
-        "span": finding.span,
-        "file": finding.file,
-        "line": finding.line,
-        "function": finding.function,
-        "share": finding.share,
-        "predicted_speedup": {"low": finding.gain.low, "mid": finding.gain.mid, "high": finding.gain.high},
-        "evidence": list(finding.evidence),
-        "action": finding.action,
-        "verify": finding.verify,
-    }
+    said = {"cause": "", "severity": finding.severity, **asdict(finding), "evidence": list(finding.evidence)}
+    return {"predicted_speedup" if name == "gain" else name: value for name, value in said.items()}

@@ -17,7 +17,7 @@ def rules_version() -> str:
     """The version, and a digest of the code that makes the numbers: nobody can forget to count it up."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for folder in ("model", "store", "analyse"):
+    for folder in ("model", "adapters", "store", "analyse"):
         for path in sorted((package / folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:12]}"

@@ -36,8 +36,12 @@ ORDER = (
 
 def causes() -> dict[str, ModuleType]:
     """Every cause we can name, by id."""
-    modules = (importlib.import_module(f"{__package__}.causes.{name}") for name in ORDER)
-    return {module.CAUSE.id: module for module in modules}
+    return {name.replace("_", "-"): importlib.import_module(f"{__package__}.causes.{name}") for name in ORDER}
+
+
+def title(module: ModuleType) -> str:
+    """What a cause is: the first line of its page."""
+    return (module.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
 def check_causes(names: Iterable[str]) -> None:
@@ -54,14 +58,13 @@ def find_findings(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Co
         return ()  # neither work nor workers: the loop had not begun, what was seen is importing and setting up
     evidence = Evidence(diagnosis)
     claimed: set[int] = set()
-    candidates = []
+    findings = []
     for name, module in causes().items():
         if name in ignore or (select and name not in select):
             continue
         found = _claim(module.find(evidence), evidence, claimed)
         if found is not None:
-            candidates.append(found)
-    findings = [_finding(c, evidence) for c in candidates]
+            findings.append(_finding(name, module.ACTION, found, evidence))
     return tuple(sorted(findings, key=lambda f: -f.gain.mid))
 
 
@@ -80,14 +83,14 @@ def _claim(candidate: Candidate | None, e: Evidence, claimed: set[int]) -> Candi
     return replace(candidate, slices=left, share=share)
 
 
-def _finding(c: Candidate, e: Evidence) -> Finding:
+def _finding(cause: str, action: str, c: Candidate, e: Evidence) -> Finding:
     share = c.share if c.share is not None else e.share(c.slices)
     gain = c.gain or predict(share, c.removes, c.extra)
     file = shown_file(c.where.file, e.session)
     return Finding(
-        cause=c.cause.id, title=c.title, span=c.span, file=file, line=c.where.line,
+        cause=cause, title=c.title, span=c.span, file=file, line=c.where.line,
         function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=c.evidence,
-        action=c.action or c.cause.action, verify=verify_command(e.session, file),
+        action=c.action or action, verify=verify_command(e.session, file),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from ...model import phase as ph
 from ...model import shard as m
 from ..environments import Environment
 from ..lines import Stack, guess_phase, phases_of_lines
-from ..owners import ENV, FRAMEWORK, YOURS, is_yours, owner_of
+from ..owners import ENV, FRAMEWORK, YOURS, is_yours, known_owners, owner_of
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
@@ -65,6 +65,7 @@ class Evidence:
         self.main_track = next((b.track for b in self.ledger.balances if b.shard == 0), 0)
         self.loop_ns = max(1, diagnosis.phases.loop_ns - diagnosis.phases.profiler_ns)
         self.stacks = diagnosis.stacks
+        self.owners = known_owners(diagnosis.hooks)
         self.counters, self.facts = diagnosis.counters, diagnosis.facts
         self.env_steps = self.counters.get("env_steps", 0)
         self.updates = self.counters.get("updates", 0)
@@ -216,7 +217,7 @@ class Evidence:
         for piece in slices:
             places = (piece.inside(wanted) or piece.places) if wanted else piece.places
             for depth, place in enumerate(places):
-                if owner_of(place.file) in (FRAMEWORK, ENV):
+                if owner_of(place.file, self.owners) in (FRAMEWORK, ENV):
                     key = place.file, place.function
                     totals[key] += piece.ns  # type: ignore[assignment]
                     latest[key] = max(latest.get(key, (0, 0)), (depth, place.line))

@@ -1,6 +1,6 @@
-"""What a rule says: a cause, the time it claims, the place, and what fixing it gains.
+"""What a rule says: the time it claims, the place, and what fixing it gains.
 
-What lives here: `Cause` (id, one sentence, action), `Candidate`, and the gain model. The loop is serial where the main thread
+What lives here: `Candidate`, and the gain model. The loop is serial where the main thread
 is: without a share `s` of its time it takes `1 - s` of the time. Mid: what the action removes goes; low: two fifths of that;
 high: nearly twice that, and the cost that came with it.
 """
@@ -17,15 +17,7 @@ MOST_GAIN = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    id: str
-    what: str  # one sentence
-    action: str
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
-    cause: Cause
     title: str
     where: Where
     span: str
@@ -35,7 +27,7 @@ class Candidate:
     extra: float = 0.0  # what a fix may gain beyond the share (cost that came with the culprit)
     evidence: tuple[str, ...] = ()
     gain: Gain | None = None  # where the model is another
-    action: str = ""
+    action: str = ""  # where it is not the `ACTION` of the cause
 
 
 def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Gain:

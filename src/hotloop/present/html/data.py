@@ -20,6 +20,7 @@ from ...model.session import DIED, ENDED
 from ...model.sheet import KINDS
 from ...printing.text import losses_text
 from ..sentences import end_text, hook_notes, replay_ratio
+from ..tables import pick
 from ..units import round_parts
 from .device import device_data, operators_data
 from .loop import findings_data, lines_data, phases_data
@@ -84,12 +85,10 @@ def _session(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "name": show(diagnosis.name, 300),
         "start_ms": start_ms if 0 < start_ms < 8_640_000_000_000_000 else None,  # what a Date takes
-        "wall_ns": diagnosis.wall_ns,
-        "loop_ns": diagnosis.loop_ns,
+        **pick(diagnosis, "wall_ns loop_ns learners"),
         "coverage": diagnosis.numbers.coverage,
         "sps": _number(diagnosis.sps),
         "sps_latest": _number(diagnosis.sps_latest),
-        "learners": diagnosis.learners,
         "loop_known": diagnosis.phases.known,
         "iterations": diagnosis.iterations_closed,
         "counters": [[show(name, 60), value] for name, value in list(diagnosis.counters.items())[:20]],
@@ -104,16 +103,13 @@ def _session(diagnosis: Diagnosis) -> dict[str, Any]:
 def _quality(diagnosis: Diagnosis) -> dict[str, Any]:
     q = diagnosis.quality
     return {
-        "recorded": q.recorded,
+        **pick(q, "recorded profiler_share native memory_method"),
         "events": q.events_kept,
         "open": q.open_spans,
         "losses": show(losses_text(q.losses), 400),
         "lost": any(name not in m.HARMLESS_LOSSES for name in q.losses),
         "own_cost_ns": _number(q.own_cost_ns),
         "own_cost_error_ns": _number(q.own_cost_error_ns),
-        "profiler_share": q.profiler_share,
-        "native": q.native,
-        "memory_method": q.memory_method,
         "died": len(q.died),
     }
 

@@ -12,6 +12,7 @@ from ...analyse.diagnosis import Diagnosis
 from ...model.finding import NOTE
 from ..opening import nothing_text, span_text
 from ..phases import LoopRow, Spot, inferred_share, list_rows, list_spots, waiting_share
+from ..tables import pick
 from .names import show
 
 _MOST_FINDINGS = 40
@@ -49,8 +50,7 @@ def phases_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
     if not diagnosis.phases.known:
         return None
     return {
-        "loop_ns": diagnosis.phases.loop_ns,
-        "startup_ns": diagnosis.phases.startup_ns,
+        **pick(diagnosis.phases, "loop_ns startup_ns"),
         "direct": round(diagnosis.numbers.measured_share * 1000),
         "rows": [_row(row) for row in list_rows(diagnosis)],
     }
@@ -59,11 +59,7 @@ def phases_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
 def _row(row: LoopRow) -> dict[str, Any]:
     return {
         "name": show(row.name, 200),
-        "kind": row.kind,
-        "ns": row.ns,
-        "inferred_ns": row.inferred_ns,
-        "waiting_ns": row.waiting_ns,
-        "share": row.share,
+        **pick(row, "kind ns inferred_ns waiting_ns share"),
         "inferred": inferred_share(row),
         "waiting": waiting_share(row),
         "parts": [_row(part) for part in row.parts],

@@ -56,9 +56,7 @@ def group_small(sheet: Sheet, gathered: Set[str] = frozenset()) -> tuple[Sheet, 
 
     A thousand rows of 0.001 % cannot be rounded one by one: as a group they have a share that is right.
     """
-    below: list[list[int]] = [[] for _ in sheet.rows]
-    for i, row in enumerate(sheet.rows[1:], 1):
-        below[row.parent].append(i)
+    below = sheet.children()
     rows: list[Row] = []
     groups: list[int] = []
     stack: list[tuple[int, int, list[int]]] = [(0, -1, [])]  # index in the sheet, new parent, and of a group what is in it

@@ -94,17 +94,21 @@ COLD static void begin_loop(Track *track) {
     if (!sh.head->first_work_ns) sh.head->first_work_ns = at;
 }
 
-/* An event of `next` begins: whatever waited for it gets its phase. */
-static void resolve(Track *track, uint32_t next) {
-    settle(track, now());
+/* The time since the last event goes to `zone`. */
+static void give_gap(Track *track, Zone *zone) {
     uint64_t gap = track->root->rec->self_ns - track->gap_mark;
-    Zone *zone = track->phase ? gap_zones[track->phase][next] : startup_zone;
     Node *node = gap && zone ? gap_node(track, zone) : NULL;
     if (node) {
         note_work(node);
         move_self(track->root, node, track->root->rec->self_ns - track->gap_mark);
     }
     track->gap_mark = track->root->rec->self_ns;
+}
+
+/* An event of `next` begins: whatever waited for it gets its phase. */
+static void resolve(Track *track, uint32_t next) {
+    settle(track, now());
+    give_gap(track, track->phase ? gap_zones[track->phase][next] : startup_zone);
     for (uint32_t i = 0; i < track->pending_count; i++) {
         Pending *span = &track->pending[i];
         if (span->site->phase != next) span->site->phase = next;
@@ -117,13 +121,7 @@ static void resolve(Track *track, uint32_t next) {
 /* Whatever waits now stays as it was guessed: an iteration or the recording ends here. A thread without events keeps its
  * time; what is in a row may not move any more. */
 static void unresolved(Track *track, Zone *zone) {
-    uint64_t gap = track->root->rec->self_ns - track->gap_mark;
-    Node *node = gap && track->phase && zone ? gap_node(track, zone) : NULL;
-    if (node) {
-        note_work(node);
-        move_self(track->root, node, track->root->rec->self_ns - track->gap_mark);
-    }
-    track->gap_mark = track->root->rec->self_ns;
+    give_gap(track, track->phase ? zone : NULL);
     track->pending_count = 0;
 }
 

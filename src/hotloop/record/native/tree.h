@@ -177,30 +177,27 @@ COLD static Label *label_of(Zone *zone) {
     return label;
 }
 
-/* The path of `label` below `parent`, or -1. */
-static int64_t path_of(uint32_t parent, Label *label) {
-    void **known = map_at(&tr.paths, parent, label->id);
+/* The path known by two numbers, or a new one, or -1. */
+static int64_t path_by(uint64_t one, uint64_t two, PathRec made) {
+    void **known = map_at(&tr.paths, one, two);
     if (known) return (int64_t)(intptr_t)*known - 1;
     uint32_t id;
     PathRec *rec = item_new(PATHS, &id);
     if (!rec) return -1;
-    *rec = (PathRec){.parent = parent, .label = label->id};
+    *rec = made;
     item_publish(PATHS);
-    map_put(&tr.paths, parent, label->id, (void *)(intptr_t)(id + 1));
+    map_put(&tr.paths, one, two, (void *)(intptr_t)(id + 1));
     return id;
+}
+
+/* The path of `label` below `parent`, or -1. */
+static int64_t path_of(uint32_t parent, Label *label) {
+    return path_by(parent, label->id, (PathRec){.parent = parent, .label = label->id});
 }
 
 /* A path that stands for work handed over by another process. */
 static int64_t path_remote(uint64_t shard, uint64_t path, Label *handoff) {
-    void **known = map_at(&tr.paths, path | 1ull << 63, shard);
-    if (known) return (int64_t)(intptr_t)*known - 1;
-    uint32_t id;
-    PathRec *rec = item_new(PATHS, &id);
-    if (!rec) return -1;
-    *rec = (PathRec){.label = handoff->id, .origin_shard = shard, .origin_path = path};
-    item_publish(PATHS);
-    map_put(&tr.paths, path | 1ull << 63, shard, (void *)(intptr_t)(id + 1));
-    return id;
+    return path_by(path | 1ull << 63, shard, (PathRec){.label = handoff->id, .origin_shard = shard, .origin_path = path});
 }
 
 static Node *node_new(uint32_t track, uint32_t path, Label *label, Node *parent) {

@@ -16,8 +16,6 @@ Invariant: same calls, same file. What only the native recorder has:
 - pauses of the garbage collector within the recorder itself: here they are the span's.
 """
 
-from __future__ import annotations
-
 from .environments import set_on_env
 from .hooks import expect_updates, gc_pause, hook, set_revive, watch_classes, within, zone
 from .lifting import adopt, depth, here, lift, lower, origin, release
@@ -49,57 +47,3 @@ from .spans import Zone, profile, wrap
 from .waits import hook_rusage, hook_waits, hook_writes, unhook_waits
 
 NATIVE = False
-
-__all__ = [
-    "NATIVE",
-    "Zone",
-    "adopt",
-    "attach",
-    "charge",
-    "close",
-    "count",
-    "count_seen",
-    "depth",
-    "disk_error",
-    "end_track",
-    "expect_updates",
-    "gc_pause",
-    "here",
-    "hook",
-    "hook_rusage",
-    "hook_waits",
-    "hook_writes",
-    "is_on",
-    "lift",
-    "lose",
-    "lower",
-    "name_process",
-    "note_gpu_peak",
-    "note_memory",
-    "now",
-    "open",
-    "origin",
-    "pause",
-    "phases_start",
-    "profile",
-    "release",
-    "reset",
-    "resume",
-    "set_callbacks",
-    "set_on_edge",
-    "set_on_env",
-    "set_on_loop",
-    "set_on_step",
-    "set_revive",
-    "set_time",
-    "settle",
-    "shard",
-    "snapshot",
-    "step",
-    "unhook_waits",
-    "use_track",
-    "watch_classes",
-    "within",
-    "wrap",
-    "zone",
-]  # fmt: skip

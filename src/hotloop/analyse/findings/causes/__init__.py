@@ -1,1 +1,1 @@
-"""One module per cause. Each has `CAUSE` and `look(evidence)`; its docstring is its page (`hotloop explain`, docs/causes)."""
+"""One module per cause. Its name is the cause's, its docstring the page (`hotloop explain`, docs/causes)."""

@@ -13,11 +13,9 @@ import re
 
 from ....model.phase import LEARN
 from ..evidence import Evidence, Where
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause(
-    "anomaly-mode", "autograd anomaly detection left on", "remove set_detect_anomaly(True); use it only to hunt a NaN"
-)
+ACTION = "remove set_detect_anomaly(True); use it only to hunt a NaN"
 _CALL = re.compile(r"detect_anomaly\(")
 
 
@@ -29,7 +27,6 @@ def find(e: Evidence) -> Candidate | None:
     share = e.share(work)
     where = _call(e) or e.blame(e.where_label("backward"))
     return Candidate(
-        CAUSE,
         f"autograd's anomaly detection is on; learning is {percent(share)} of the loop",
         where,
         "learn/backward",

@@ -12,15 +12,11 @@ one copy per batch."""
 from __future__ import annotations
 
 from ..evidence import Evidence, Where
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 from .sync_in_loop import MOST_BYTES as SMALL_BYTES
 from .sync_in_loop import said, slices_at
 
-CAUSE = Cause(
-    "blocking-transfer",
-    "large copies between host and GPU that the host waits for",
-    "keep the data on the GPU, or copy whole batches from pinned memory with non_blocking=True",
-)
+ACTION = "keep the data on the GPU, or copy whole batches from pinned memory with non_blocking=True"
 LEAST_SHARE = 0.06
 
 
@@ -35,7 +31,6 @@ def find(e: Evidence) -> Candidate | None:
     top, size = lines[0], sum(t.bytes for t in lines)
     pinned = sum(t.pinned for t in lines) / sum(t.count for t in lines)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the loop goes into copies between host and GPU; most at {top.call} in {top.function}",
         Where(top.file, top.line, top.function, top.ns),
         "learn" if e.updates else "collect",

@@ -13,9 +13,9 @@ import re
 
 from ....model.phase import CHECKPOINT
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause("checkpoint-heavy", "saving too often", "save less often, or only what is needed to go on")
+ACTION = "save less often, or only what is needed to go on"
 LEAST_SHARE = 0.10
 _TEXT = re.compile(r"\b(torch|np|numpy|joblib)\.(save|savez\w*|dump)\(|pickle\.dumps?\(|\.save\(|shutil\.copy")
 _NAMES = re.compile(r"save|checkpoint|snapshot", re.I)
@@ -28,12 +28,10 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found, share=0.6)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop saves checkpoints, in {function_name(where)}",
         where,
         "checkpoint/save",
         tuple(found),
-        removes=0.95,
         evidence=(f"{percent(e.diagnosis.phases.share(CHECKPOINT))} measured directly in save calls",),
     )
 

@@ -18,13 +18,9 @@ from ....model.shard import WAIT, Place
 from ...devices import BETWEEN
 from ..evidence import ENV_METHODS, Evidence, Slice
 from ..growth import MUCH_MB, Growing, growing_labels, memory_growth
-from ..rule import Candidate, Cause, function_name
+from ..rule import Candidate, function_name
 
-CAUSE = Cause(
-    "cost-growth",
-    "cost per step grows with the length of the run",
-    "append instead of rewriting, index instead of searching, bound what is kept",
-)
+ACTION = "append instead of rewriting, index instead of searching, bound what is kept"
 LEAST_SHARE, LEAST_FACTOR = 0.12, 1.6
 LEAST_LINE = 0.4  # of the time, in the one line that handles all there is
 _WHOLE = re.compile(
@@ -45,7 +41,6 @@ def find(e: Evidence) -> Candidate | None:
             continue
         where = e.blame(slices, ENV_METHODS if "env" in grown.label or "." in grown.label else ())
         return Candidate(
-            CAUSE,
             _title(grown, function_name(where)),
             where,
             grown.label,

@@ -10,11 +10,9 @@ What to do: observations as float32, `model.float()`, no set_default_dtype(float
 from __future__ import annotations
 
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause(
-    "dtype-double", "float64 where float32 would do", "use float32: .astype(np.float32) for observations, model.float()"
-)
+ACTION = "use float32: .astype(np.float32) for observations, model.float()"
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -25,7 +23,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(work, share=0.6)
     return Candidate(
-        CAUSE,
         f"the networks compute in float64; tensor work is {percent(share)} of the loop",
         where,
         "learn/forward",

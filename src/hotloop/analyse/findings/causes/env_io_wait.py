@@ -15,13 +15,9 @@ import re
 
 from ....model.shard import WAIT
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent, total
+from ..rule import Candidate, function_name, percent, total
 
-CAUSE = Cause(
-    "env-io-wait",
-    "the environment waits on a socket, server or sleep, one at a time",
-    "do not wait while training, or let the environments wait at the same time (threads, asyncio, a vector environment)",
-)
+ACTION = "do not wait while training, or let the environments wait at the same time (threads, asyncio, a vector environment)"
 LEAST_SHARE = 0.12
 _WAITS = ("(waiting: sleep)", "(waiting: socket)", "(waiting: select)")
 _READS = re.compile(r"\.readline\(|\.recv\(|stdout\.read|urlopen|requests\.|\.getresponse\(")
@@ -41,7 +37,6 @@ def find(e: Evidence) -> Candidate | None:
     where = e.blame(lane, ENV_METHODS)
     kinds = sorted({x.label for x in lane if x.kind == WAIT})
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop the environment just waits, in {function_name(where)}",
         where,
         "collect/env_step",

@@ -10,9 +10,9 @@ What to do: build once and restore a copy, prepare starts in advance, or reset o
 from __future__ import annotations
 
 from ..evidence import ENV_METHODS, Evidence
-from ..rule import Candidate, Cause, function_name, join, per_call, percent
+from ..rule import Candidate, function_name, join, per_call, percent
 
-CAUSE = Cause("env-reset-hot", "expensive resets", "build the world once and restore it, or prepare starting states in advance")
+ACTION = "build the world once and restore it, or prepare starting states in advance"
 LEAST_SHARE = 0.12
 
 
@@ -25,7 +25,6 @@ def find(e: Evidence) -> Candidate | None:
     where = e.blame(resets, ENV_METHODS)
     steps = e.env_steps / max(1, e.counters.get("resets", 1))
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop is spent resetting environments, in {function_name(where)}",
         where,
         "collect/env_reset",

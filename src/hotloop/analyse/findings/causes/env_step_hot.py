@@ -14,13 +14,9 @@ from __future__ import annotations
 
 from ....model.shard import USER
 from ..evidence import ENV_METHODS, Evidence
-from ..rule import Candidate, Cause, function_name, per_call, percent
+from ..rule import Candidate, function_name, per_call, percent
 
-CAUSE = Cause(
-    "env-step-hot",
-    "pure-Python hot code inside env.step",
-    "vectorise or compile the hot function, or cache what does not change between steps",
-)
+ACTION = "vectorise or compile the hot function, or cache what does not change between steps"
 LEAST_SHARE = 0.22
 LEAST_STEP_NS = 20_000  # of one environment: below, it is about as cheap as Python gets, or works on batches
 
@@ -33,11 +29,9 @@ def find(e: Evidence) -> Candidate | None:
     where = e.blame(steps, ENV_METHODS)
     step_us = per_call(e, "collect/env_step") / 1000
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop is interpreted code in {function_name(where)}, called by env.step",
         where,
         "collect/env_step",
         tuple(steps),
-        removes=0.95,
         evidence=(f"a step takes {step_us:,.0f} µs", f"{percent(where.ns / e.loop_ns)} of the loop is in this function"),
     )

@@ -14,13 +14,9 @@ from statistics import median
 from ....model.shard import WAIT
 from ...environments import LEAST_RATIO, Environment
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..rule import Candidate, Cause, percent, predict
+from ..rule import Candidate, percent, predict
 
-CAUSE = Cause(
-    "env-straggler",
-    "one of N environments makes all others wait",
-    "make the slow environment cheaper, group environments of like cost, or step without lockstep",
-)
+ACTION = "make the slow environment cheaper, group environments of like cost, or step without lockstep"
 LEAST_SHARE = 0.10
 
 
@@ -41,7 +37,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(_slices(e, worst), ENV_METHODS)
     return Candidate(
-        CAUSE,
         f"{name} takes {slowest / typical:.1f} × as long for a step as the others, "
         f"which wait for it {percent(lost)} of the loop",
         where,

@@ -13,9 +13,9 @@ import re
 
 from ....model.phase import EVAL
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause("eval-heavy", "evaluation takes a large share", "evaluate less often, over fewer episodes, or in another process")
+ACTION = "evaluate less often, over fewer episodes, or in another process"
 LEAST_SHARE, MOST_SHARE = 0.15, 0.97
 _NAMES = re.compile(r"eval|(^|_)test(_|$)|validat|benchmark|greedy|demo|play_(episode|game)s?$", re.I)
 
@@ -31,7 +31,6 @@ def find(e: Evidence) -> Candidate | None:
         where = e.blame(found, share=0.9)
     steps = e.counters.get("eval_env_steps", 0)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop is evaluation, in {function_name(where)}",
         where,
         "eval/evaluate",

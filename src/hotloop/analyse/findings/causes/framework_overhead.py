@@ -12,18 +12,14 @@ from __future__ import annotations
 from ....model.shard import WAIT
 from ...owners import FRAMEWORK, owner_of
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause(
-    "framework-overhead",
-    "the RL library's own plumbing dominates",
-    "give each call more to carry: more environments, larger batches, fewer callbacks",
-)
+ACTION = "give each call more to carry: more environments, larger batches, fewer callbacks"
 LEAST_SHARE, LEAST_SHARE_SINGLE = 0.35, 0.28  # the second where one environment is stepped at a time
 
 
 def find(e: Evidence) -> Candidate | None:
-    found = e.where(_plumbing)
+    found = e.where(lambda x: _plumbing(e, x))
     share = e.share(found)
     calls = sum(o.calls for o in e.diagnosis.operations if o.name == "collect/env_step")
     single = calls and e.env_steps < 1.5 * calls
@@ -31,9 +27,8 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found)
     # one environment a call: with more, what is paid per call (the network's launch cost too) is shared among them
-    paid = e.where(lambda x: _plumbing(x) or x.label == "collect/policy") if single else found
+    paid = e.where(lambda x: _plumbing(e, x) or x.label == "collect/policy") if single else found
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop is the RL library's own code, outside networks and environments",
         where,
         "collect",
@@ -43,7 +38,7 @@ def find(e: Evidence) -> Candidate | None:
     )
 
 
-def _plumbing(piece: Slice) -> bool:
+def _plumbing(e: Evidence, piece: Slice) -> bool:
     if not piece.places or piece.kind == WAIT or any(label.endswith(("backward", "optimizer")) for label in piece.labels):
         return False
-    return owner_of(piece.places[-1].file) == FRAMEWORK
+    return owner_of(piece.places[-1].file, e.owners) == FRAMEWORK

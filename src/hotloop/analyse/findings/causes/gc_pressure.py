@@ -11,13 +11,9 @@ from __future__ import annotations
 
 from ....model.shard import GC_PAUSE
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause(
-    "gc-pressure",
-    "garbage collection pauses",
-    "keep arrays instead of many small objects, gc.freeze() after start-up, or raise the threshold",
-)
+ACTION = "keep arrays instead of many small objects, gc.freeze() after start-up, or raise the threshold"
 LEAST_SHARE = 0.08
 
 
@@ -29,7 +25,6 @@ def find(e: Evidence) -> Candidate | None:
     where = e.blame(found, share=0.3)
     pauses = sum(o.calls for o in e.diagnosis.operations if o.name == GC_PAUSE)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop is garbage collection, most of it while in {function_name(where)}",
         where,
         GC_PAUSE,

@@ -22,13 +22,9 @@ from ....model import shard as m
 from ....model.finding import Gain
 from ...lines import AT_WORK, Stack
 from ..evidence import Evidence, Where
-from ..rule import Candidate, Cause, percent, predict
+from ..rule import Candidate, percent, predict
 
-CAUSE = Cause(
-    "gil-contention",
-    "another Python thread holds the interpreter",
-    "move that thread's work into a process, or do it less often",
-)
+ACTION = "move that thread's work into a process, or do it less often"
 # Origin: healthy scripts of tests/diagnosis show 0 to 0.3 %, threads that wait for a server 2.5 %; beside a thread that is at
 # work 4 % of the time it is 1 %, at 10 % it is 7 % (a planted thread on a shared two-core machine).
 LEAST_LOST = 0.05
@@ -81,7 +77,6 @@ def _measured(e: Evidence, main: Sequence[Stack], others: Sequence[Stack]) -> Ca
     if lost < LEAST_LOST:
         return None
     return Candidate(
-        CAUSE,
         title,
         where,
         "wait",
@@ -132,7 +127,6 @@ def _estimated(e: Evidence, others: Sequence[Stack], at_work: Callable[[Stack], 
         return None
     where, lost = _most_seen(e, busy), share * 0.5
     return Candidate(
-        CAUSE,
         f"another thread computes in Python {percent(share)} of the time, in {where.function}, "
         "and takes the interpreter from training",
         where,

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 from ....model.finding import Gain
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, percent, predict
+from ..rule import Candidate, percent, predict
 
-CAUSE = Cause(
-    "gpu-idle",
-    "the GPU has nothing to do while the host works",
-    "step more environments at once, or in workers while the GPU learns; for a small network try the CPU",
-)
+ACTION = "step more environments at once, or in workers while the GPU learns; for a small network try the CPU"
 LEAST_SHARE = 0.4
 
 
@@ -29,7 +25,6 @@ def find(e: Evidence) -> Candidate | None:
     name, part = devices.idle_in[0]
     work = e.where_label(name)
     return Candidate(
-        CAUSE,
         f"the GPU is idle at least {percent(devices.idle_least)} of the time, most of it while the host is in {name}",
         e.blame(work, share=0.6),
         name,

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from ....model.phase import COLLECT
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause("grad-in-rollout", "collection runs with autograd on", "act under torch.inference_mode() or torch.no_grad()")
+ACTION = "act under torch.inference_mode() or torch.no_grad()"
 LEAST_SHARE = 0.08
 
 
@@ -25,7 +25,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(policy, share=0.6)
     return Candidate(
-        CAUSE,
         f"the policy records gradients while collecting; its calls are {percent(share)} of the loop, in {function_name(where)}",
         where,
         "collect/policy",

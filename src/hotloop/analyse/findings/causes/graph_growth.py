@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from ..evidence import Evidence
 from ..growth import growing_labels, memory_growth
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause(
-    "graph-growth", "tensors kept with their graphs", "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
-)
+ACTION = "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -28,7 +26,6 @@ def find(e: Evidence) -> Candidate | None:
     where = e.blame(backward)
     grown = growing[0]
     return Candidate(
-        CAUSE,
         f"backward passes take {grown.factor:.1f} × as long at the end as at the beginning; "
         f"they are {percent(e.share(backward))} of the loop",
         where,

@@ -13,11 +13,9 @@ import re
 
 from ....model.phase import COLLECT, EVAL, LOG
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, join, percent, total
+from ..rule import Candidate, function_name, join, percent, total
 
-CAUSE = Cause(
-    "logging-heavy", "logging, printing, flushing", "write less often, several numbers at once, and do not flush every time"
-)
+ACTION = "write less often, several numbers at once, and do not flush every time"
 LEAST_SHARE = 0.10
 _FILES = re.compile(r"[/\\\\](logging|tensorboard|tensorboardX|wandb|mlflow|loguru|csv|json)([/\\\\]|\.py)|to_csv|summary")
 _TEXT = re.compile(
@@ -36,7 +34,6 @@ def find(e: Evidence) -> Candidate | None:
         found = join(found, whole)  # what it computes for the log is logging too
         share = e.share(found)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop writes logs, in {function_name(where)}",
         where,
         "log",

@@ -14,11 +14,9 @@ import re
 from ....model.finding import Gain
 from ..evidence import Evidence
 from ..growth import MUCH_MB, memory_growth, memory_mb
-from ..rule import Candidate, Cause
+from ..rule import Candidate
 
-CAUSE = Cause(
-    "memory-growth", "memory grows without a plateau", "bound what is kept: observations, tensors with graphs, caches"
-)
+ACTION = "bound what is kept: observations, tensors with graphs, caches"
 _KEEPS = re.compile(r"\.(append|extend|add|insert|setdefault|push|store|write)\(")
 
 
@@ -30,7 +28,6 @@ def find(e: Evidence) -> Candidate | None:
     keeping = e.where(lambda x: any(e.is_yours(p) and _KEEPS.search(e.text(p)) for p in x.places[-3:]))
     where = e.blame(keeping, share=0.3) if keeping else e.blame(e.slices)
     return Candidate(
-        CAUSE,
         f"memory rose from {first:,.0f} to {last:,.0f} MB and was still rising at the end",
         where,
         "memory",

@@ -16,13 +16,9 @@ from collections import Counter
 
 from ....model.phase import EVAL
 from ..evidence import Evidence, Slice, Where
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause(
-    "per-item-transfer",
-    "`.item()`, `.cpu()`, `.numpy()` per element in a loop",
-    "convert the whole batch once and handle it vectorised",
-)
+ACTION = "convert the whole batch once and handle it vectorised"
 LEAST_SHARE = 0.12
 _CONVERTS = re.compile(r"\.item\(\)|\.cpu\(\)|\.numpy\(\)|\.tolist\(\)|\b(float|int|bool)\([^()]*\[[^\]]*\]")
 _COMPREHENSION = re.compile(r"<(listcomp|genexpr|dictcomp|setcomp)>$")
@@ -36,7 +32,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found, share=0.6)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop takes tensors apart one element at a time, in {function_name(where)}",
         where,
         found[0].label or "collect/other",

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, per_call, percent
+from ..rule import Candidate, function_name, per_call, percent
 
-CAUSE = Cause("prioritized-sum", "O(N) priority sampling", "keep priorities in a sum tree: drawing and updating cost log N")
+ACTION = "keep priorities in a sum tree: drawing and updating cost log N"
 LEAST_SHARE = 0.12
 _SUMS = re.compile(
     r"cumsum|searchsorted|accumulate|random\.choices|choice\([^)]*\bp\s*=|multinomial|prior\w*[^=]*(\.sum\(|/|\*\*)|sum\([^)]*prior"
@@ -32,7 +32,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop sums and searches priorities over the whole buffer, in {function_name(where)}",
         where,
         "learn/sample",

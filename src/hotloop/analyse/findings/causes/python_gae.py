@@ -12,13 +12,9 @@ from __future__ import annotations
 import re
 
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause(
-    "python-gae",
-    "advantages or returns in scalar Python loops",
-    "compute them over arrays: loop over time only, or use a filter",
-)
+ACTION = "compute them over arrays: loop over time only, or use a filter"
 LEAST_SHARE = 0.10
 _NAMES = re.compile(r"gae|advantage|returns?$|discount|reward_to_go|rewards_to_go|td_lambda|lambda_return|bootstrap", re.I)
 _LOOP = re.compile(r"reversed\(|range\([^)]*-\s*1\s*,\s*-\s*1|\[::-1\]")
@@ -31,7 +27,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found, share=0.6)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop computes advantages one number at a time, in {function_name(where)}",
         where,
         "learn/advantage",

@@ -16,11 +16,9 @@ import re
 
 from ....model.phase import COLLECT, EVAL
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause(
-    "render-in-loop", "drawing or resizing images every step", "draw only when somebody looks, and at the size that is needed"
-)
+ACTION = "draw only when somebody looks, and at the size that is needed"
 LEAST_SHARE = 0.10
 _LIBRARIES = re.compile(r"[/\\\\](PIL|cv2|pygame|matplotlib|imageio|skimage|pyglet|moviepy)[/\\\\]")
 _NAMES = re.compile(
@@ -35,12 +33,10 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(drawing, _names_in(drawing))
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop is drawing images, in {function_name(where)}",
         where,
         "collect/render",
         tuple(drawing),
-        removes=0.95,
         evidence=(f"{percent(share)} in rendering and imaging functions",),
     )
 

@@ -13,13 +13,9 @@ from __future__ import annotations
 import re
 
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, per_call, percent
+from ..rule import Candidate, function_name, per_call, percent
 
-CAUSE = Cause(
-    "replay-sample-slow",
-    "object-by-object replay sampling or collation",
-    "keep transitions in preallocated arrays and take a batch with one index array",
-)
+ACTION = "keep transitions in preallocated arrays and take a batch with one index array"
 LEAST_SHARE = 0.15
 _NAMES = re.compile(r"sample|collate|get_batch|make_batch|minibatch|_stack_batch|to_batch|assemble|fetch|gather_batch", re.I)
 _OF_MODEL = re.compile(r"[/\\\\]torch[/\\\\]distributions[/\\\\]")
@@ -34,7 +30,6 @@ def find(e: Evidence) -> Candidate | None:
     if not e.is_script(where):  # a library's buffer: what counts is where the script samples from it
         where = e.blame(found)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop puts batches together, in {function_name(where)}",
         where,
         "learn/sample",

@@ -14,13 +14,9 @@ from collections import defaultdict
 
 from ....model.shard import WAIT
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..rule import Candidate, Cause, function_name, percent, total
+from ..rule import Candidate, function_name, percent, total
 
-CAUSE = Cause(
-    "slow-wrapper",
-    "an environment wrapper does the heavy work",
-    "make the wrapper cheaper, or apply it to whole batches behind the vector environment",
-)
+ACTION = "make the wrapper cheaper, or apply it to whole batches behind the vector environment"
 LEAST_SHARE = 0.12
 
 
@@ -43,7 +39,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(slices, ENV_METHODS)
     return Candidate(
-        CAUSE,
         f"the wrapper {name.partition('.')[0]} takes {percent(share)} of the loop, the environment inside it {percent(core)}",
         where,
         name,

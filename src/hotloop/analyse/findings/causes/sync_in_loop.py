@@ -13,13 +13,9 @@ from __future__ import annotations
 
 from ....model.device import Transfer
 from ..evidence import Evidence, Slice, Where
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause(
-    "sync-in-loop",
-    "the host waits for the GPU for single numbers, again and again",
-    "read results of the GPU once per iteration, not at every update or step",
-)
+ACTION = "read results of the GPU once per iteration, not at every update or step"
 LEAST_SHARE, LEAST_CALLS = 0.06, 50
 MOST_BYTES = 16384  # a call that copies more than this is a transfer
 
@@ -35,7 +31,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     top = lines[0]
     return Candidate(
-        CAUSE,
         f"the host waits for the GPU {calls:,} times, {percent(share)} of the loop; most at {top.call} in {top.function}",
         Where(top.file, top.line, top.function, top.ns),
         "learn" if e.updates else "collect",

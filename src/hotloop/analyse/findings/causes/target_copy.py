@@ -10,13 +10,9 @@ What to do: copy every few hundred updates, or move the weights in place (lerp_ 
 from __future__ import annotations
 
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause(
-    "target-copy",
-    "deep copies or full state copies every step",
-    "copy less often, or update the target's weights in place (lerp_)",
-)
+ACTION = "copy less often, or update the target's weights in place (lerp_)"
 LEAST_SHARE = 0.08
 
 
@@ -27,7 +23,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop copies whole networks, in {function_name(where)}",
         where,
         "learn/state_copy",

@@ -13,13 +13,9 @@ import re
 
 from ....model.shard import WAIT
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, Cause, function_name, join, percent
+from ..rule import Candidate, function_name, join, percent
 
-CAUSE = Cause(
-    "tensor-from-list",
-    "tensors built from lists of arrays",
-    "stack with NumPy first (torch.from_numpy(np.stack(...))) or preallocate",
-)
+ACTION = "stack with NumPy first (torch.from_numpy(np.stack(...))) or preallocate"
 LEAST_SHARE = 0.10
 _TEXT = re.compile(r"torch\.(tensor|as_tensor|Tensor|FloatTensor|LongTensor|DoubleTensor|stack)\(\s*(\[|list\(|\w+\s*[,)])")
 
@@ -32,7 +28,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop builds tensors out of Python lists, in {function_name(where)}",
         where,
         "tensor_from_list",

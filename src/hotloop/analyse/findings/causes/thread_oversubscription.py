@@ -11,13 +11,9 @@ What to do: torch.set_num_threads(1) in every process (OMP_NUM_THREADS=1 in the 
 from __future__ import annotations
 
 from ..evidence import Evidence, Where
-from ..rule import Candidate, Cause, percent, predict
+from ..rule import Candidate, percent, predict
 
-CAUSE = Cause(
-    "thread-oversubscription",
-    "torch threads × processes exceed the cores, or many threads on a tiny net",
-    "call torch.set_num_threads(1) in every process (or set OMP_NUM_THREADS=1)",
-)
+ACTION = "call torch.set_num_threads(1) in every process (or set OMP_NUM_THREADS=1)"
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -33,7 +29,6 @@ def find(e: Evidence) -> Candidate | None:
     lost = share * (0.75 if too_many else 0.35)
     where = e.blame(tensor)
     return Candidate(
-        CAUSE,
         f"torch uses {threads:.0f} threads on {cores} cores for small tensors; {percent(share)} of the loop is tensor work",
         where if where.file else Where(),
         "learn",

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from ....model.phase import LEARN
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause("tiny-batch", "minibatches so small that overhead dominates", "use larger minibatches and fewer updates")
+ACTION = "use larger minibatches and fewer updates"
 MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
 
 
@@ -26,7 +26,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(learning, share=0.8)
     return Candidate(
-        CAUSE,
         f"updates carry {batch:.0f} samples each, and learning is {percent(share)} of the loop",
         where,
         "learn",

@@ -11,13 +11,9 @@ from __future__ import annotations
 
 from ....model.finding import Gain
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause(
-    "unattributed",
-    "more than 5 % of the wall time has no owner",
-    "put `with profile(...)` around the lines shown, to name them",
-)
+ACTION = "put `with profile(...)` around the lines shown, to name them"
 LEAST_SHARE = 0.05
 
 
@@ -27,7 +23,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(e.where(lambda x: not x.labels))
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the time has no owner",
         where,
         "(no span open)",

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 from ....model.phase import LEARN
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, percent
+from ..rule import Candidate, percent
 
-CAUSE = Cause(
-    "update-ratio-high",
-    "far more gradient work per env step than collection",
-    "update less often per env step (and check that the return does not suffer)",
-)
+ACTION = "update less often per env step (and check that the return does not suffer)"
 LEAST_RATIO, LEAST_SHARE = 1.5, 0.5
 
 
@@ -32,7 +28,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(learning, share=0.8)
     return Candidate(
-        CAUSE,
         f"{ratio:.1f} updates for every env step: {percent(share)} of the loop is learning",
         where,
         "learn",

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 from ....model.finding import Gain
 from ..evidence import ENV_METHODS, Evidence, Slice, Where
-from ..rule import Candidate, Cause, percent, speedup
+from ..rule import Candidate, percent, speedup
 
-CAUSE = Cause(
-    "vec-env-overhead",
-    "process pipes cost more than the stepping they spread",
-    "step the environments in one process (DummyVecEnv, SyncVectorEnv), or put many of them into each worker",
-)
+ACTION = "step the environments in one process (DummyVecEnv, SyncVectorEnv), or put many of them into each worker"
 LEAST_LOST = 0.10
 
 
@@ -38,7 +34,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = _maker(e, steps)
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the loop goes to exchanging data with {processes} worker processes whose stepping is worth "
         f"{percent(inside)}",
         where,

@@ -18,13 +18,9 @@ from collections import Counter
 
 from ....model.finding import Gain
 from ..evidence import Evidence, Where
-from ..rule import Candidate, Cause, function_name, percent
+from ..rule import Candidate, function_name, percent
 
-CAUSE = Cause(
-    "warm-up",
-    "compilation or start-up cost mistaken for steady state",
-    "leave the first iterations out when you compare; a long run is not affected",
-)
+ACTION = "leave the first iterations out when you compare; a long run is not affected"
 LEAST_SHARE = 0.15
 LEAST_COMPILES = 3
 LEAST_SAMPLES = 100  # a second
@@ -45,7 +41,6 @@ def _compiling(e: Evidence) -> Candidate | None:
     place = next((p for places in stacks for p in reversed(places) if e.is_yours(p)), None)
     breaks = e.facts.get("graph_breaks", 0)
     return Candidate(
-        CAUSE,
         f"torch.compile compiled {compiles.calls:,} times, {percent(share)} of the loop and that together",
         Where(place.file, place.line, place.function) if place else Where(),
         "start-up/compile",
@@ -68,7 +63,6 @@ def _slow_beginning(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(e.slices) if e.slices else Where()
     return Candidate(
-        CAUSE,
         f"the first {found.iterations} iterations took {percent(share)} of the loop more than as many later ones, "
         f"{found.seconds / found.iterations / max(1e-9, usual_s):.1f} × as long each",
         where,
@@ -94,7 +88,6 @@ def _long_preparation(e: Evidence) -> Candidate | None:
         lines[Where(place.file, place.line, place.function)] += stack.count
     where = lines.most_common(1)[0][0]
     return Candidate(
-        CAUSE,
         f"before the first env step the script's own code takes {percent(share)} of that and the loop together, most in "
         f"{function_name(where)}",
         where,

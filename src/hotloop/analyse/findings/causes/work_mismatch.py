@@ -14,11 +14,9 @@ import re
 
 from ....model.finding import Gain
 from ..evidence import ENV_METHODS, Evidence, Where
-from ..rule import Candidate, Cause
+from ..rule import Candidate
 
-CAUSE = Cause(
-    "work-mismatch", "counters disagree with the work done", "count env steps as vector steps × environments, everywhere"
-)
+ACTION = "count env steps as vector steps × environments, everywhere"
 _COUNTS = re.compile(r"(?P<name>\w*(?:step|frame|interaction)s?\w*)\s*\+=\s*1\b")
 
 
@@ -33,7 +31,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     budget = line is not None and line[1]  # the counter decides how long the run is
     return Candidate(
-        CAUSE,
         f"the script counts {vectors:,} steps where {e.env_steps:,} env steps were taken: "
         f"a vector step of {envs:.0f} counted as one",
         line[0] if line else e.blame(e.where_label("env_step"), share=0.9),

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from ....model.shard import WAIT
 from ..evidence import Evidence
-from ..rule import Candidate, Cause, function_name, join, percent
+from ..rule import Candidate, function_name, join, percent
 
-CAUSE = Cause(
-    "worker-respawn", "workers, pools or environments recreated every iteration", "make them once before the loop and keep them"
-)
+ACTION = "make them once before the loop and keep them"
 LEAST_SHARE, LEAST_STARTS = 0.10, 4
 _LABELS = ("worker_start", "env_make")
 _FILES = ("multiprocessing/", "concurrent/futures/process", "subprocess.py", "popen_fork")
@@ -32,7 +30,6 @@ def find(e: Evidence) -> Candidate | None:
     if share < LEAST_SHARE or starts < LEAST_STARTS:
         return None
     return Candidate(
-        CAUSE,
         f"{percent(share)} of the training loop starts and ends workers, {starts:,} times, in {function_name(where)}",
         where,
         "collect/worker_start",

@@ -1,8 +1,7 @@
 """RLlib: where an iteration ends. Its driver learns while its env runners, other processes, step the environments: an iteration
 cannot be told there by the env step that follows learning, but RLlib has a word for it.
 
-What lives here: that one hook point. Invariant: what `step` returns or raises passes unchanged.
-Tried with ray 2.60, new API stack.
+Invariant: what `step` returns or raises passes unchanged.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from . import _patch as p
-
-MODULES = ("ray.rllib.algorithms.algorithm",)
+from ..model.adapter import Adapter
 
 
-def install(patches: p.Patches, module: Any) -> None:
+def _install(patches: Any, module: Any) -> None:
     patches.exchange(module.Algorithm, "step", lambda function: _closing(patches.recorder, function))
 
 
@@ -32,3 +29,14 @@ def _closing(recorder: Any, function: Any) -> Any:
         return result
 
     return step
+
+
+ADAPTER = Adapter(
+    "rllib",
+    "RL framework",
+    packages=("ray", "rllib"),
+    tried="ray 2.60, new API stack",
+    opaque=True,
+    modules=("ray.rllib.algorithms.algorithm",),
+    install=_install,
+)
