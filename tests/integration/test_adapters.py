@@ -60,7 +60,7 @@ def test_the_example_of_the_page_does_what_the_page_says(tmp_path):
     assert {name: calls(report)[name] for name in expected} == expected
     assert report.iterations_closed == 20
     assert report.owners["env library"] > 0.5 * report.loop_ns
-    assert "other library" not in report.owners
+    assert max(report.owners, key=report.owners.get) == "env library"
     assert rows(report, "live") == ["snakepit: 3 hooks, snakepit 1.2"]
     assert rows(report, "note", "failed") == []
     text = (tmp_path / "session" / "report.txt").read_text()
