@@ -27,7 +27,7 @@ def run_version(version: str, recorders: list[str], paths: list[str]) -> list[st
     if inside is None:
         if not lean:
             print(f"CPython {version}: torch cannot be installed, so only the tests that need none are run", flush=True)
-        inside = environments.make(f"python{version}", python, [], "test-tools")
+        inside = environments.make(f"python{version}", python, [], "test-tools,pandas")
         paths = paths if lean else list(NEED_NO_TORCH)
     if inside is None:
         return [f"! CPython {version}: HotLoop could not be installed"]
