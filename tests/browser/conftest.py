@@ -95,7 +95,7 @@ def record(folder: Path, code: str, check: bool = True) -> SessionData:
 
 
 TRAINING = """
-    import threading, time
+    import multiprocessing, threading, time
     from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
     import hotloop
     from hotloop import count, profile, step
@@ -106,8 +106,15 @@ TRAINING = """
                 sum(range(30_000 * n))
             time.sleep(0.001)
 
+    def meet(both):  # a pool starts its second worker only while the first has something to do
+        both.wait()
+
     def main():
-        with ProcessPoolExecutor(2) as pool, ThreadPoolExecutor(2) as loaders:
+        processes, threads = multiprocessing.Barrier(2), threading.Barrier(2)
+        with (
+            ProcessPoolExecutor(2, initializer=meet, initargs=(processes,)) as pool,
+            ThreadPoolExecutor(2, initializer=meet, initargs=(threads,)) as loaders,
+        ):
             for i in range(30):
                 with profile("collect"):
                     with profile("env_step"):
