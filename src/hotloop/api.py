@@ -78,7 +78,7 @@ class Profiler:
         system: bool = False,
         torch_trace: Mapping[str, Any] | None = None,
         device: bool = False,
-        lines: bool = False,
+        lines: bool = True,
         **options: Any,
     ) -> Path:
         """Start a session in a new directory `out/NAME-TIME` and answer its path.
@@ -87,7 +87,7 @@ class Profiler:
         N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
         `torch_trace={"wait_steps": 2, "warmup_steps": 2, "active_steps": 4, "record_shapes": True}` runs `torch.profiler` over
         those iterations and writes `torch_trace.json` into the session. `device=True` adds the device's times, copies and waits
-        to the spans once the script uses CUDA. `lines=True` samples the lines of the threads.
+        to the spans once the script uses CUDA. A thread of ours samples the lines the script is at; `lines=False` leaves it out.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:
@@ -128,7 +128,7 @@ class Profiler:
 
         def begin(torch: Any) -> None:
             note = lambda text: recording.warn("torch_trace", f"HotLoop: {text}.")
-            window = _integration("trace").DeepWindow(_recorder, torch, str(path), settings, note)
+            window = _integration("deep_window").DeepWindow(_recorder, torch, str(path), settings, note)
             callbacks.append(window.step)
             self._windows.append(window.finish)
 
@@ -145,7 +145,7 @@ class Profiler:
                 note = lambda text: recording.warn("device", f"HotLoop: {text}.")
                 patches = _integration("_patch").Patches(_recorder, note, str(path))
                 self._windows.append(patches.undo)
-                _integration("cuda").install(patches, torch)
+                _integration("device.cuda").install(patches, torch)
 
         imports.when_imported("torch", begin)
 

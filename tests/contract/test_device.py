@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.record.device import Attribution, union_ns
-from hotloop.record.marks import BETWEEN, EARLIER
+from hotloop.integrations.device.attribution import Attribution, union_ns
+from hotloop.integrations.device.marks import BETWEEN, EARLIER
 
 MS, US = 1_000_000, 1_000
 A, B, C = (1, 1), (1, 2), (1, 3)
@@ -115,7 +115,7 @@ def test_work_queued_in_a_and_waited_for_in_b_is_charged_to_a(device):
     assert m.pairs[B, A] == m.labels[A].waited_ns
     assert m.labels[B].waited_ns <= 20 * US
     assert m.labels[B].copy_ns == pytest.approx(20 * US, abs=12 * US)
-    assert m.labels[A].sure_ns == pytest.approx(50 * MS, rel=0.01)
+    assert m.labels[A].least_ns == pytest.approx(50 * MS, rel=0.01)
     assert m.labels[A].host_ns == pytest.approx(50 * US, rel=0.1)
     assert m.labels[B].host_ns < 20 * US
     assert device.syncs == 1, "only the script's own"
@@ -180,7 +180,7 @@ def test_two_streams_side_by_side_are_counted_once_in_the_devices_busy_time(devi
     m.wait_ends(wait)
     m.edge(BETWEEN)
     m.poll(closing=True)
-    assert m.labels[A].sure_ns == pytest.approx(60 * MS, rel=0.02)
+    assert m.labels[A].least_ns == pytest.approx(60 * MS, rel=0.02)
     assert m.busy_ns == pytest.approx(30 * MS, rel=0.02)
     assert m.labels[A].waited_ns == pytest.approx(30 * MS, rel=0.02), "the host waited once"
 
@@ -212,9 +212,9 @@ def test_a_loop_that_waits_for_the_host_has_no_sure_device_time(device):
         m.edge(BETWEEN)
     device.think(MS)
     m.poll(closing=True)
-    assert m.labels[A].sure_ns == 0
+    assert m.labels[A].least_ns == 0
     assert m.labels[A].most_ns == pytest.approx(10 * MS, rel=0.02)
-    assert m.labels[B].sure_ns == 0
+    assert m.labels[B].least_ns == 0
     assert m.labels[A].host_ns == pytest.approx(10 * MS, rel=0.02)
 
 
@@ -387,7 +387,7 @@ def test_the_truth_lies_between_at_least_and_at_most(steps, latency_us, wake_us,
     assert m.poll()
     slack = 1 * US * len(steps)
     for key, truth in device.truth.items():
-        assert m.labels[key].sure_ns <= truth + slack
+        assert m.labels[key].least_ns <= truth + slack
         assert m.labels[key].most_ns >= truth - slack
     assert m.busy_ns <= sum(device.truth.values()) + slack
 
@@ -423,7 +423,7 @@ def test_a_wait_that_has_not_ended_says_nothing_of_the_clock(device):
     device.think(40 * MS)
     m.edge(BETWEEN)
     m.poll(closing=True)
-    assert m.labels[A].sure_ns == pytest.approx(20 * MS, rel=0.02)
+    assert m.labels[A].least_ns == pytest.approx(20 * MS, rel=0.02)
     _, earliest, latest = m._anchors[0]
     assert earliest < latest, (
         "the latest is when a mark was found reached; a wait without an end would say less than the earliest"
@@ -556,5 +556,5 @@ def test_events_stay_with_the_device_they_were_first_recorded_on(device, order):
     assert not notes
     assert m.windows > 10
     assert m.labels[A].spans == m.labels[B].spans == 50
-    assert m.labels[A].sure_ns == pytest.approx(100 * MS, rel=0.1)
-    assert m.labels[B].sure_ns == pytest.approx(100 * MS, rel=0.1)
+    assert m.labels[A].least_ns == pytest.approx(100 * MS, rel=0.1)
+    assert m.labels[B].least_ns == pytest.approx(100 * MS, rel=0.1)

@@ -178,13 +178,14 @@ for _ in range(20):
         os._exit(0)
     pids.append(pid)
 for pid in pids: os.waitpid(pid, 0)
-sizes = [f.stat().st_size for f in path.glob("shards/*.hls")]
-print(len(sizes), max(sizes) / 2**20, sum(sizes) / 2**20)
+own = f"{os.getpid()}-"
+sizes = {f.name: f.stat().st_size / 2**20 for f in path.glob("shards/*.hls")}
+print(len(sizes), max(size for name, size in sizes.items() if not name.startswith(own)), sum(sizes.values()))
 hotloop.stop()
 """
     )
     count, largest, total = map(float, done.stdout.split())
     assert count == 21
-    assert largest <= 4
+    assert largest <= 2.4  # of the children; the first process may take 28 MB
     assert total <= 64 + 4 * 5
     assert done.report.quality.recorded == 20 * 30_000

@@ -396,11 +396,11 @@ def test_spans_at_exit_do_no_harm(run):
     assert done.session.processes[0].state == "ended"
 
 
-def test_no_thread_is_started_in_the_training_process(run):
+def test_spans_start_no_thread_in_the_training_process(run):
     run("""
         import threading, os
         from hotloop import *
-        start()
+        start(lines=False)
         with profile("x", track_memory=True): pass
         step()
         assert threading.active_count() == 1

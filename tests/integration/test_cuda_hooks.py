@@ -18,8 +18,9 @@ import torch
 from hotloop import api
 from hotloop.adapters.torch import ADAPTER as TORCH
 from hotloop.integrations import _patch as p
-from hotloop.integrations import cuda, reads
+from hotloop.integrations import reads
 from hotloop.integrations import torch as torch_hooks
+from hotloop.integrations.device import cuda
 from hotloop.record import memory
 from hotloop.record.backend import recorder
 from hotloop.store.reader import read_session
@@ -453,14 +454,14 @@ def test_in_a_build_without_cuda_nothing_of_it_is_imported(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "hotloop.integrations.torch" in done.stdout
     about_cuda = (
-        "integrations.cuda",
-        "integrations.transfers",
-        "integrations.allocator",
-        "integrations.trace",
-        "record.device",
+        "integrations.device.cuda",
+        "integrations.device.transfers",
+        "integrations.device.allocator",
+        "integrations.deep_window",
+        "integrations.device.attribution",
     )
     imported = [name for name in about_cuda if f"hotloop.{name}'" in done.stdout]
-    assert ("integrations.cuda" in imported) if torch.version.cuda else not imported
+    assert ("integrations.device.cuda" in imported) if torch.version.cuda else not imported
 
 
 def test_rocm_has_host_times_and_one_note(monkeypatch):

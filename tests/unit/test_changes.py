@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.analyse.changes import LEAST_ROWS, find_changes, find_phases, find_warm_up, merge_rows
+from hotloop.analyse.changes import LEAST_ROWS, find_arrivals, find_changes, find_warm_up, merge_rows
 
 from .test_trend import noise, steady
 
@@ -118,13 +118,13 @@ def test_noise_has_no_warm_up(phi):
 def test_training_that_starts_later_is_a_phase_not_warm_up():
     act, train = steady(12, 300), np.r_[np.full(90, np.nan), 5 * steady(13, 210)]
     durations = act + np.nan_to_num(train)
-    phases = find_phases({"act": act, "train": train}, durations)
-    assert phases == (90,)
+    arrivals = find_arrivals({"act": act, "train": train}, durations)
+    assert arrivals == (90,)
     assert find_warm_up(durations).iterations == 90  # without the phase it cannot be told
-    warm_up = find_warm_up(durations, phases=phases)
+    warm_up = find_warm_up(durations, arrivals=arrivals)
     assert (warm_up.iterations, warm_up.settled) == (0, True)
     durations[:3] *= 10
-    assert find_warm_up(durations, phases=phases).iterations == 3
+    assert find_warm_up(durations, arrivals=arrivals).iterations == 3
 
 
 def test_a_label_that_is_rare_or_cheap_starts_no_phase():
@@ -133,7 +133,7 @@ def test_a_label_that_is_rare_or_cheap_starts_no_phase():
     rare[50::10] = 0.5
     cheap[50:] = 0.01
     early[:40] = 0.5
-    assert find_phases({"rare": rare, "cheap": cheap, "early": early, "never": np.zeros(100)}, durations) == ()
+    assert find_arrivals({"rare": rare, "cheap": cheap, "early": early, "never": np.zeros(100)}, durations) == ()
 
 
 def test_a_run_without_a_steady_state_is_said_so():
@@ -169,10 +169,10 @@ numbers = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0,
 def test_no_series_breaks_it(values, random):
     values = [v if random.random() < 0.5 else random.random() for v in values] * random.choice([1, 1, 4])
     weights = [random.choice([1, 2, 64, 0, math.nan, 1e300]) for _ in values]
-    phases = [random.randrange(-5, 300) for _ in range(random.randrange(4))]
+    arrivals = [random.randrange(-5, 300) for _ in range(random.randrange(4))]
     for change in find_changes(values, weights):
         assert 0 < change.row < len(values)
         assert change.before > 0 and change.after > 0 and math.isfinite(change.before + change.after)
-    warm_up = find_warm_up(values, weights, phases)
+    warm_up = find_warm_up(values, weights, arrivals)
     assert warm_up.iterations >= 0 and 0 <= warm_up.seconds < math.inf and warm_up.reason
-    assert all(0 < start < len(values) for start in find_phases({"a": values, "b": weights}, values))
+    assert all(0 < start < len(values) for start in find_arrivals({"a": values, "b": weights}, values))

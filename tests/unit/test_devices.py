@@ -17,7 +17,7 @@ from hotloop.model import device as d
 from hotloop.model.trace import parse_trace, trace_settings
 from hotloop.present.json import report_data
 from hotloop.present.terminal import report_text
-from hotloop.store.device import read_devices
+from hotloop.store.devices import read_devices
 from hotloop.store.operators import TraceRow, read_ops, read_trace, write_ops
 
 from .loops import FILE, MS, make_session
@@ -51,7 +51,7 @@ def session_with(*processes):
 def test_windows_are_scaled_to_the_time_the_device_was_in_use():
     found = summarise_devices(session_with(process()))
     rows = {row.name: row for row in found.rows}
-    assert rows["learn/backward"].sure_ns == 200 * MS
+    assert rows["learn/backward"].least_ns == 200 * MS
     assert rows["collect/env_step"].host_ns == 600 * MS
     assert found.measured_share == 0.5
     assert found.busy_least == pytest.approx(0.2)
@@ -69,7 +69,7 @@ def test_a_label_stands_for_the_calls_that_were_counted():
     assert (rows["collect/env_step"].spans, rows["learn/backward"].spans) == (10, 4)
     assert rows["collect/env_step"].host_ns == 750 * MS
     assert rows["collect/env_step"].blocked_ns == 125 * MS
-    assert rows["learn/backward"].sure_ns == 200 * MS
+    assert rows["learn/backward"].least_ns == 200 * MS
     assert rows["learn/backward"].waited_ns == found.blocked[0].ns == 225 * MS, "blocked in the env step"
 
 
@@ -179,7 +179,7 @@ def good_file():
         "pid": 7, "name": "H200", "lifetime_ns": 10, "measured_ns": 5, "covered_ns": 5, "busy_ns": 1, "cost_ns": 1,
         "marks": 3, "dropped": 0,
         "unresolved": 0, "broken": "",
-        "labels": [{"key": [1, 2], "spans": 1, "host_ns": 1, "sure_ns": 1, "most_ns": 1, "blocked_ns": 0, "copy_ns": 0,
+        "labels": [{"key": [1, 2], "spans": 1, "host_ns": 1, "least_ns": 1, "most_ns": 1, "blocked_ns": 0, "copy_ns": 0,
                     "waited_ns": 0}],
         "pairs": [{"in": [1, 2], "for": [0, -1], "ns": 3}],
         "transfers": [{"file": "a.py", "line": 3, "function": "f", "call": "item", "direction": d.TO_HOST, "count": 1,

@@ -16,8 +16,8 @@ from hotloop.model.sheet import SPAN
 from hotloop.present.detailed import session_report
 from hotloop.present.html.data import Limits, page_data
 from hotloop.present.json import report_data
+from hotloop.present.loop import fold_rows, inferred_share, list_rows, short_file, show_lines
 from hotloop.present.opening import nothing_text
-from hotloop.present.phases import fold_rows, inferred_share, list_rows, list_spots, short_file
 from hotloop.present.sentences import inferred_text
 from hotloop.present.terminal import report_text
 from hotloop.store.sources import read_sources
@@ -74,14 +74,14 @@ def test_small_parts_are_gathered_and_still_add_up(loop):
 
 def test_lines_are_merged_over_comprehensions_and_carry_their_source(loop):
     _, report = loop
-    spots = list_spots(report, report.main_lines)
+    spots = show_lines(report, report.main_lines)
     assert [(x.where, x.function, x.samples, x.text, x.phase) for x in spots] == [
         ("train.py:30", "learn", 40, "loss.backward()", "learn"),
         ("train.py:11", "Grid.step", 30, "return sum(x * x for x in board)", "collect"),
     ]
     assert spots[0].inner == "Linear.forward (torch/nn/linear.py:134)"
     assert sum(x.share for x in spots) == pytest.approx(1)
-    assert [(x.where, x.samples) for x in list_spots(report, report.other_lines)] == [("train.py:11", 5)]
+    assert [(x.where, x.samples) for x in show_lines(report, report.other_lines)] == [("train.py:11", 5)]
 
 
 def test_what_runs_below_the_deep_window_is_nobodys_line(loop):
@@ -89,8 +89,8 @@ def test_what_runs_below_the_deep_window_is_nobodys_line(loop):
     session, _ = loop
     shard = session.shards[0]
     ours = "/x/site-packages/hotloop/"
-    deep = m.Place(ours + "integrations/trace.py", "DeepWindow._step", 90, 80)
-    reads = m.Place(ours + "integrations/transfers.py", "read", 50, 40)
+    deep = m.Place(ours + "integrations/deep_window.py", "DeepWindow._step", 90, 80)
+    reads = m.Place(ours + "integrations/device/transfers.py", "read", 50, 40)
     torch = m.Place("/x/site-packages/torch/profiler/profiler.py", "profile.step", 900, 880)
     places = (*shard.samples.places, deep, reads, torch)
     first = len(shard.samples.stacks)
@@ -101,7 +101,7 @@ def test_what_runs_below_the_deep_window_is_nobodys_line(loop):
     samples = replace(shard.samples, places=places, stacks=stacks, counts=counts)
     session = replace(session, shards=(replace(shard, samples=samples), *session.shards[1:]))
     report = diagnose(session)
-    seen = {x.where: x.samples for x in list_spots(report, report.main_lines)}
+    seen = {x.where: x.samples for x in show_lines(report, report.main_lines)}
     assert seen == {"train.py:30": 40 + 7, "train.py:11": 30}
 
 
@@ -201,5 +201,5 @@ def test_without_a_finding_and_without_calls_the_line_is_named(loop):
     phases = tuple(replace(p, parts=(Part(BETWEEN, 0, p.total_ns),)) for p in report.phases.phases)
     alone = replace(report, phases=replace(report.phases, phases=phases))
     text = nothing_text(alone)
-    line = list_spots(report, report.main_lines)[0]
+    line = show_lines(report, report.main_lines)[0]
     assert f"the line that takes most is {line.where} {line.function}" in text

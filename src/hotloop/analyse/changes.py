@@ -130,11 +130,11 @@ def find_changes(values: ArrayLike, weights: ArrayLike | None = None) -> tuple[C
     )
 
 
-def find_phases(series: Mapping[str, ArrayLike], durations: ArrayLike) -> tuple[int, ...]:
+def find_arrivals(series: Mapping[str, ArrayLike], durations: ArrayLike) -> tuple[int, ...]:
     """Rows where a label that matters first appears: from then on it is in most rows and takes 5 % of the time or more.
 
     >>> nan = float("nan")
-    >>> find_phases({"act": [1.0] * 6, "train": [nan, nan, 2.0, 2.0, 2.0, 2.0]}, [1.0, 1.0, 3.0, 3.0, 3.0, 3.0])
+    >>> find_arrivals({"act": [1.0] * 6, "train": [nan, nan, 2.0, 2.0, 2.0, 2.0]}, [1.0, 1.0, 3.0, 3.0, 3.0, 3.0])
     (2,)
     """
     duration = _as_times(durations)
@@ -151,10 +151,10 @@ def find_phases(series: Mapping[str, ArrayLike], durations: ArrayLike) -> tuple[
     return tuple(sorted(starts))
 
 
-def find_warm_up(durations_s: ArrayLike, weights: ArrayLike | None = None, phases: Sequence[int] = ()) -> WarmUp:
+def find_warm_up(durations_s: ArrayLike, weights: ArrayLike | None = None, arrivals: Sequence[int] = ()) -> WarmUp:
     """The leading iterations that are slower or faster than the steady state after them.
 
-    `phases` are rows where a label first appears (see `find_phases`): what changes there is the work, not the machine, so
+    `arrivals` are rows where a label first appears (see `find_arrivals`): what changes there is the work, not the machine, so
     each phase is measured against its own level and no phase is warm-up of the next.
 
     >>> find_warm_up([9.0, 8.0] + [1.0] * 40).iterations
@@ -163,7 +163,7 @@ def find_warm_up(durations_s: ArrayLike, weights: ArrayLike | None = None, phase
     rows = merge_rows(durations_s, weights, MOST_POINTS)
     if len(rows) < LEAST_ROWS:
         return WarmUp(0, 0.0, False, f"{len(rows)} iterations are too few to tell; at least {LEAST_ROWS} are needed")
-    log = _remove_phases(take_logs(rows.mean), rows, phases)
+    log = _remove_arrivals(take_logs(rows.mean), rows, arrivals)
     bounds = _segment(log)
     levels = _levels(log, bounds)
     late = np.minimum(np.diff(bounds), np.maximum(0, np.array(bounds[1:]) - len(log) // 2))
@@ -180,12 +180,12 @@ def find_warm_up(durations_s: ArrayLike, weights: ArrayLike | None = None, phase
         )
     if first <= SHORTEST_SEGMENT:  # then the first few iterations, too few to make a segment, are counted one by one
         single = merge_rows(durations_s, weights, np.size(durations_s))
-        single_log = _remove_phases(take_logs(single.mean), single, phases)
+        single_log = _remove_arrivals(take_logs(single.mean), single, arrivals)
         few = _count_leading_outliers(single_log, steady, SHORTEST_SEGMENT * math.ceil(len(single) / len(rows)))
         if few or not first:
             rows, log, first = single, single_log, few
     if first == 0:
-        return WarmUp(0, 0.0, True, "steady from the start" + (", within each phase" if len(phases) else ""))
+        return WarmUp(0, 0.0, True, "steady from the start" + (", within each phase" if len(arrivals) else ""))
     weight, mean = rows.weight[:first], rows.mean[:first]
     iterations = round(float(weight.sum()))
     seconds = min(sum(w * s for w, s in zip(weight.tolist(), mean.tolist(), strict=True)), sys.float_info.max)
@@ -325,9 +325,9 @@ def _find_drift(y: Floats) -> float:
     return rise if abs(rise) > max(SAME_LEVEL, 4 * error) else 0.0
 
 
-def _remove_phases(log: Floats, rows: Rows, phases: Sequence[int]) -> Floats:
+def _remove_arrivals(log: Floats, rows: Rows, arrivals: Sequence[int]) -> Floats:
     """Each phase minus its own level, taken from its second half."""
-    inner = {int(np.searchsorted(rows.first, p)) for p in phases}
+    inner = {int(np.searchsorted(rows.first, p)) for p in arrivals}
     bounds = [0, *sorted(i for i in inner if 0 < i < len(log)), len(log)]
     if len(bounds) == 2:
         return log

@@ -29,7 +29,7 @@ class DeviceRow:
     name: str
     spans: int
     host_ns: int
-    sure_ns: int
+    least_ns: int
     most_ns: int
     blocked_ns: int
     copy_ns: int
@@ -37,7 +37,7 @@ class DeviceRow:
 
     @property
     def is_host_only(self) -> bool:
-        return self.name.rpartition("/")[2] in HOST_PARTS and self.sure_ns <= _QUEUES * self.most_ns
+        return self.name.rpartition("/")[2] in HOST_PARTS and self.least_ns <= _QUEUES * self.most_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def summarise_devices(session: SessionData) -> Devices | None:
     rows, pairs = _labels(used, shards)
     lifetime = sum(process.covered_ns or process.lifetime_ns for process in used)
     measured = sum(process.measured_ns for process in used)
-    idle = {row.name: max(0, row.most_ns - row.sure_ns) / lifetime for row in rows if row.is_host_only} if lifetime else {}
+    idle = {row.name: max(0, row.most_ns - row.least_ns) / lifetime for row in rows if row.is_host_only} if lifetime else {}
     busy = sum(p.busy_ns for p in used) / lifetime if lifetime else 0.0
     idle_least = min(1.0, sum(idle.values()))
     return Devices(
@@ -121,7 +121,7 @@ def _labels(used: Sequence[DeviceProcess], shards: dict[int, Shard]) -> tuple[tu
         scales = {(x.shard, x.path): _scale(x, calls[x.shard, x.path]) for x in process.labels}
         for x in process.labels:
             row, scale = sums[_name(shards, x.shard, x.path)], scales[x.shard, x.path]
-            for i, n in enumerate((x.spans, x.host_ns, x.sure_ns, x.most_ns, x.blocked_ns, x.copy_ns)):
+            for i, n in enumerate((x.spans, x.host_ns, x.least_ns, x.most_ns, x.blocked_ns, x.copy_ns)):
                 row[i] += n * scale
         for pair in process.pairs:
             inside, owner = _name(shards, *pair.inside), _name(shards, *pair.owner)

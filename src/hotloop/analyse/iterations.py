@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..model import shard as m
 from ..model.sheet import Sheet, fold_small, sheet_of_iterations
-from .changes import Change, WarmUp, find_changes, find_phases, find_warm_up
+from .changes import Change, WarmUp, find_arrivals, find_changes, find_warm_up
 from .trend import Trend, find_trends
 
 Floats = NDArray[np.float64]
@@ -78,8 +78,8 @@ def read_iterations(shard: m.Shard) -> Iterations | None:
     if not rows:
         return None
     series = make_series(shard, rows)
-    phases = find_phases(series.labels, series.seconds)
-    warm_up = find_warm_up(series.seconds, series.merged, phases)
+    arrivals = find_arrivals(series.labels, series.seconds)
+    warm_up = find_warm_up(series.seconds, series.merged, arrivals)
     begin = int(np.searchsorted(np.cumsum(series.merged), warm_up.iterations, "right")) if warm_up.settled else 0
     begin = begin if begin < len(rows) else 0
     steady = slice(begin, len(rows))

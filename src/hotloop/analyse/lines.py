@@ -44,7 +44,7 @@ class Line:
     phase: int
     span: str  # the innermost span it was seen in
     samples: int
-    share: float  # of the looks at its thread while the loop ran
+    share: float  # of the samples of its thread while the loop ran
     shard: int
     track: int
     at_work: int = 0  # of the samples, those at which the thread was not blocked; all of them where states are unknown

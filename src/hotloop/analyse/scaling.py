@@ -63,7 +63,7 @@ class Law:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class Forecast:
     size: float
     seconds: float
     low: float
@@ -103,12 +103,12 @@ def is_enough(sizes: ArrayLike) -> bool:
     return len(distinct) >= LEAST_SIZES and distinct[-1] / distinct[0] >= LEAST_REACH and int(counts.min()) >= LEAST_RUNS
 
 
-def predict_time(sizes: ArrayLike, seconds: ArrayLike, size: float) -> Prediction:
+def predict_time(sizes: ArrayLike, seconds: ArrayLike, size: float) -> Forecast:
     """The time at another size, over all power laws that fit about as well as the best."""
     n, y = np.asarray(sizes, np.float64), np.maximum(np.asarray(seconds, np.float64), _TINY)
     surface = _Surface(n, y)
     best, bounds = surface.predict(size)
-    return Prediction(size, best, bounds.low, bounds.high)
+    return Forecast(size, best, bounds.low, bounds.high)
 
 
 def _name_growth(model: str, bounds: Bounds | None, agrees: bool | None, spread: float) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .compare import OTHERS, SMALL_SHARE
 from .runs import OWN, UNTRACKED
-from .scaling import Law, Prediction, fit_law, predict_time, summarise_sizes
+from .scaling import Forecast, Law, fit_law, predict_time, summarise_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Sweep:
     runs: tuple[Sized, ...]
     total: Law
     laws: tuple[Law, ...]  # largest at the largest size first
-    prediction: Prediction | None
+    prediction: Forecast | None
     shares: tuple[tuple[str, float], ...]  # of the predicted time, by component
     warning: str  # why no exponent is given, if so
     trends: tuple[str, ...]  # what grows within the longest run
@@ -45,7 +45,7 @@ def read_sweep(runs: Sequence[Sized], predict: int | None, trends: Sequence[str]
     if predict is not None:
         around = predict_time(sizes, [run.total_ns / 1e9 for run in runs], predict)
         best = total.predict(predict)  # by the law that was chosen; the interval is over all that fit
-        prediction = Prediction(predict, best, min(best, around.low), max(best, around.high))
+        prediction = Forecast(predict, best, min(best, around.low), max(best, around.high))
         parts = {law.name: max(0.0, law.predict(predict)) for law in laws}
         whole = sum(parts.values()) or 1.0
         shares = sorted(((name, s / whole) for name, s in parts.items()), key=lambda item: -item[1])

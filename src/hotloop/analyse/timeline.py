@@ -35,7 +35,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Stretch:
     """Neighbouring iterations of which every event was kept; without iterations, the whole recording."""
 
     first: int  # -1: without iterations
@@ -58,7 +58,7 @@ class Timeline:
     name: Ints  # of the block's longest span, in `names`
     spans: Ints  # how many the block stands for; 0: one that nobody closed
     names: tuple[tuple[str, int], ...]  # name and kind
-    windows: tuple[Window, ...]
+    windows: tuple[Stretch, ...]
     marks: tuple[tuple[int, int], ...]  # (iteration, its start)
     there: int  # events kept in the session, and spans still open
     drawn: int  # of those
@@ -162,12 +162,12 @@ class _Names:
         return joined[offsets[rows["shard"]] + rows["path"]] if len(rows) else np.empty(0, np.int64)
 
 
-def _find_iterations(session: SessionData, base_ns: int, rows: Rows) -> list[Window]:
+def _find_iterations(session: SessionData, base_ns: int, rows: Rows) -> list[Stretch]:
     """The iterations that have events, by the clock of the learner, in order; without any, one for all."""
     learner = session.shards[0]
     mine = rows[(rows["shard"] == 0) & ~rows["open"]] if learner.iterations_closed else rows[:0]
     if not len(mine):
-        return [Window(-1, -1, 0, int((rows["start"] + rows["dur"]).max(initial=0)))]
+        return [Stretch(-1, -1, 0, int((rows["start"] + rows["dur"]).max(initial=0)))]
     # An event belongs to the iteration it ends in, so one ends with its last event and the next begins there. Where the one
     # before was not kept, it begins with its first event to end; the first to start may have come from far before.
     mine = mine[np.argsort(mine["start"] + mine["dur"], kind="stable")]
@@ -175,30 +175,30 @@ def _find_iterations(session: SessionData, base_ns: int, rows: Rows) -> list[Win
     last = len(mine) - 1 - np.unique(mine["iteration"][::-1], return_index=True)[1]
     begins = mine["start"][first].tolist()
     ends = (mine["start"][last] + mine["dur"][last]).tolist()
-    found: dict[int, Window] = {}
+    found: dict[int, Stretch] = {}
     for number, begin, end in zip(numbers.tolist(), begins, ends, strict=True):
         begin = found[number - 1].end_ns if number - 1 in found else begin
-        found[number] = Window(number, number, begin, max(begin, end))
+        found[number] = Stretch(number, number, begin, max(begin, end))
     for row in learner.iterations:
         if row.merged == 1 and row.first in found:  # its own row knows better
             begin, end = (min(max(0, at - base_ns), FAR_NS) for at in (row.start_ns, row.end_ns))
-            found[row.first] = Window(row.first, row.first, begin, max(begin, end))
+            found[row.first] = Stretch(row.first, row.first, begin, max(begin, end))
     return sorted(found.values(), key=lambda w: (w.start_ns, w.first))
 
 
-def _join(iterations: list[Window]) -> list[Window]:
+def _join(iterations: list[Stretch]) -> list[Stretch]:
     """Neighbours as one window."""
-    windows: list[Window] = []
+    windows: list[Stretch] = []
     for one in iterations:
         before = windows[-1] if windows else None
         if before and before.last == one.first - 1:
-            windows[-1] = Window(before.first, one.last, before.start_ns, max(before.end_ns, one.end_ns))
+            windows[-1] = Stretch(before.first, one.last, before.start_ns, max(before.end_ns, one.end_ns))
         else:
             windows.append(one)
     return windows
 
 
-def _choose_ends(iterations: list[Window], starts: Ints, limit: int) -> list[Window]:
+def _choose_ends(iterations: list[Stretch], starts: Ints, limit: int) -> list[Stretch]:
     """The first and the latest iterations: nearly half of the limit each, and one of each at least.
 
     Nearly: spans that reach into a window come on top.
@@ -215,7 +215,7 @@ def _count_fitting(counts: list[int], room: int) -> int:
     return max(1, fitting)
 
 
-def _touch(rows: Rows, windows: list[Window]) -> NDArray[np.bool_]:
+def _touch(rows: Rows, windows: list[Stretch]) -> NDArray[np.bool_]:
     """Which rows lie in a window, or reach into one."""
     touching = np.zeros(len(rows), bool)
     end = rows["start"] + rows["dur"]

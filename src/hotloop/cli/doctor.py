@@ -86,7 +86,7 @@ def _stack_check(recorder: Any) -> tuple[str, str]:
     samples = decode(recorder.snapshot()).samples
     recorder.close()
     if samples.counts:
-        return "ok", f"{samples.ticks} looks in 0.1 s, from inside: no access to other processes is needed"
+        return "ok", f"{samples.ticks} samples in 0.1 s, from inside: no access to other processes is needed"
     return "note", "stacks cannot be read here; reports will show no lines"
 
 

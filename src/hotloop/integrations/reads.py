@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..model.device import ON_HOST
-from ..store.device import DEVICE_DIR
+from ..store.devices import DEVICE_DIR
 from ..store.writer import write_json
 from . import _patch as p
 from .lines import Lines, Method

@@ -53,7 +53,7 @@ def install(patches: p.Patches, torch: Any) -> None:
     if torch.version.cuda or torch.version.hip:  # a build that can; whether there is a device is the script's to find out
         torch.cuda._lazy_call(watch.reads.stop)
     if torch.version.cuda:
-        from . import cuda
+        from .device import cuda
 
         cuda.install(patches, torch)
 
@@ -141,7 +141,7 @@ def _hook_steps(patches: p.Patches, optimizer: Any, watch: _Watch) -> None:
 def _watch_deeply(patches: p.Patches, torch: Any, watch: _Watch, settings: TraceSettings) -> None:
     import atexit
 
-    from .trace import DeepWindow
+    from .deep_window import DeepWindow
 
     window = DeepWindow(patches.recorder, torch, patches.session, settings, patches.note)
     patches.recorder.set_on_step(window.step)
@@ -199,7 +199,7 @@ class _Watch:
             self._updates = steps
             self._count("updates")
             self._uncounted += 1
-            if self._batch:  # until the first look, it is not known
+            if self._batch:  # until the first reading it is not known
                 self._count("samples", self._batch * self._uncounted)
                 self._uncounted = 0
             if steps % _EVERY_UPDATE == 1:

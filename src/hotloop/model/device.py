@@ -18,7 +18,7 @@ class DeviceLabel:
     path: int  # 0: between the spans that are marked, -1: before the first
     spans: int
     host_ns: int  # queueing, without what it was blocked
-    sure_ns: int  # the device on its work, at least
+    least_ns: int  # the device on its work, at least
     most_ns: int  # ... at most
     blocked_ns: int  # the host blocked in it
     copy_ns: int  # of that, its own copy

@@ -113,7 +113,7 @@ def name_text(name: str, limit: int = LONGEST_NAME) -> str:
     return "".join(c if ord(c) in known else "□" for c in fit(printable(name), limit).rstrip())
 
 
-# ---- seed 000's page ----
+# ---- the bottleneck page ----
 
 
 def draw_bottlenecks(analysis: Analysis) -> bytes:

@@ -61,7 +61,7 @@ def _devices(d: Devices, resources: Mapping[str, float], width: int) -> Renderab
 def _labels(d: Devices, width: int) -> Table:
     table = _table(max(12, width - 58), "span", "calls", "host", "device ≥", "device ≤", "blocked", "waited")
     for row in d.rows[:ROWS_SHOWN]:
-        cells = (row.host_ns, row.sure_ns, row.most_ns, row.blocked_ns, row.waited_ns)
+        cells = (row.host_ns, row.least_ns, row.most_ns, row.blocked_ns, row.waited_ns)
         table.add_row("  " + escape(row.name), count_text(row.spans), *(duration_text(ns) if ns else "" for ns in cells))
     return table
 

@@ -19,7 +19,7 @@ from ..model.ledger import WAITING
 from ..model.sheet import SPAN
 from ..printing.text import escape, shorten
 from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts
-from .phases import LoopRow, Spot, fold_rows, inferred_share, list_rows, list_spots, waiting_share
+from .loop import LoopRow, ShownLine, fold_rows, inferred_share, list_rows, show_lines, waiting_share
 from .units import count_text, duration_text, share_text
 
 FINDINGS_SHOWN, EVIDENCE_SHOWN, LINES_SHOWN, OTHER_LINES_SHOWN, PARTS_SHOWN = 5, 3, 10, 4, 8
@@ -56,7 +56,7 @@ def nothing_text(diagnosis: Diagnosis) -> str:
 def _largest(diagnosis: Diagnosis, phase: LoopRow) -> str:
     """The call that takes most of a phase; where most of it lies between calls, the line."""
     call = max((p for p in phase.parts if p.name != BETWEEN), key=lambda p: p.ns, default=None)
-    line = next((spot for spot in list_spots(diagnosis, diagnosis.main_lines) if spot.phase in ("", phase.name)), None)
+    line = next((spot for spot in show_lines(diagnosis, diagnosis.main_lines) if spot.phase in ("", phase.name)), None)
     if line is not None and phase.parts[0].name == BETWEEN and line.share > (call.share / 1000 if call else 0):
         return f"; the line that takes most is {escape(line.where)} {escape(line.function)}, {share_text(line.share)}"
     return f"; its largest part is {escape(call.name)}, {call.share / 10:.1f} %" if call else ""
@@ -158,7 +158,7 @@ def _mix(row: LoopRow) -> dict[str, int]:
 
 
 def _lines(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
-    own, others = list_spots(diagnosis, diagnosis.main_lines), list_spots(diagnosis, diagnosis.other_lines)
+    own, others = show_lines(diagnosis, diagnosis.main_lines), show_lines(diagnosis, diagnosis.other_lines)
     sections: list[RenderableType] = []
     if own:
         total = sum(x.samples for x in own)
@@ -170,7 +170,7 @@ def _lines(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
     return sections
 
 
-def _spots(title: str, spots: Sequence[Spot], width: int) -> RenderableType:
+def _spots(title: str, spots: Sequence[ShownLine], width: int) -> RenderableType:
     """Two rows each: where and in which phase; what stands there, and what it leads to."""
     rows: list[RenderableType] = [Text(title, style="bold")]
     counts = [count_text(x.samples) for x in spots]
@@ -192,7 +192,7 @@ def _spots(title: str, spots: Sequence[Spot], width: int) -> RenderableType:
     return Group(*rows, "")
 
 
-def span_text(spot: Spot) -> str:
+def span_text(spot: ShownLine) -> str:
     """The innermost span, with the phase where its name does not say it."""
     if not spot.span:
         return escape(spot.phase) or BETWEEN

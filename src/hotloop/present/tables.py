@@ -13,7 +13,7 @@ from ..analyse.diagnosis import Diagnosis
 from ..model import shard as m
 from ..model.ledger import Operation
 from ..model.phase import phase_name
-from .phases import text_of
+from .loop import text_of
 
 MB = 1 << 20
 NONE = "none"

@@ -186,7 +186,7 @@ def _raise_resident(by: int) -> None:
 meter = PeakMeter()
 
 
-_device: Any = None  # what tells device time and memory, once the script uses a device (see integrations/cuda.py)
+_device: Any = None  # what tells device time and memory, once the script uses a device (see integrations/device/cuda.py)
 
 
 def set_device(device: Any) -> None:

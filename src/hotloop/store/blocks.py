@@ -67,7 +67,7 @@ def walk(data: bytes | memoryview) -> tuple[list[BlockView], list[str]]:
     return blocks, problems
 
 
-class Window(NamedTuple):
+class Lifetime(NamedTuple):
     """The time a shard speaks of."""
 
     start_ns: int
@@ -150,9 +150,9 @@ class Blocks:
             self.problems.append(f"the {what} is impossible ({value}) and left out")
         return value if value <= most else 0
 
-    def instant(self, index: int, window: Window, what: str) -> int:
+    def instant(self, index: int, lifetime: Lifetime, what: str) -> int:
         value = self.head[index]
-        if value and not window.holds(value):
+        if value and not lifetime.holds(value):
             self.problems.append(f"the {what} lies outside the recording and is left out")
             return 0
-        return min(value, window.end_ns)
+        return min(value, lifetime.end_ns)

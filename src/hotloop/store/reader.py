@@ -23,7 +23,7 @@ from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData, 
 from ..model.shard import WAIT, Shard
 from . import schema as s
 from .blocks import walk
-from .device import read_devices
+from .devices import read_devices
 from .operators import MOST_OPS_BYTES, OPS_FILE, read_ops
 from .shard import decode
 from .sources import SOURCES_FILE, read_sources

@@ -9,7 +9,7 @@ import struct
 
 from ..model import shard as m
 from . import schema as s
-from .blocks import LIVE_NS, MAX_BYTES, MAX_NS, U32, Blocks, Window
+from .blocks import LIVE_NS, MAX_BYTES, MAX_NS, U32, Blocks, Lifetime
 
 _ROW, _ENTRY = (struct.Struct("<" + s.format_of(s.RECORDS[name])) for name in ("RowRec", "EntryRec"))
 
@@ -30,7 +30,7 @@ def _signed(word: int) -> int:
 
 
 def read_iterations(
-    d: Blocks, paths: int, tracks: int, names: list[str], window: Window
+    d: Blocks, paths: int, tracks: int, names: list[str], lifetime: Lifetime
 ) -> tuple[tuple[m.Iteration, ...], int]:
     """The rows, and how many iterations were closed."""
     which, used = d.head[s.H_ITER_STATE] >> 32, d.head[s.H_ITER_STATE] & U32
@@ -43,14 +43,14 @@ def read_iterations(
     # Rows are published by the header's word, not the block's: what counts is what the block has room for.
     at, stop = block.offset, block.offset + 8 * min(used, block.fits // 8)
     rows: list[m.Iteration] = []
-    seen, until = 0, window.start_ns  # what the rows before tell of
+    seen, until = 0, lifetime.start_ns  # what the rows before tell of
     bad = 0
     while at + 8 * s.ROW_WORDS <= stop:
         number, merged, start, end, entries, counts = _ROW.unpack_from(d.data, at)
         merged = max(1, merged)
         at += 8 * s.ROW_WORDS
         split, after = at + 16 * entries, at + 16 * (entries + counts)
-        in_order = seen <= number and until <= start <= end and window.holds(end)
+        in_order = seen <= number and until <= start <= end and lifetime.holds(end)
         if after > stop or not in_order or number > closed:
             d.problems.append(f"the iterations from number {seen} on cannot be read")
             return tuple(rows), min(closed, seen)
@@ -81,14 +81,14 @@ def read_iterations(
     return tuple(rows), closed
 
 
-def read_snapshots(d: Blocks, paths: int, window: Window) -> tuple[m.Snapshot, ...]:
+def read_snapshots(d: Blocks, paths: int, lifetime: Lifetime) -> tuple[m.Snapshot, ...]:
     seen = d.head[s.H_SNAPSHOT_COUNT]
     out = []
     bad = 0
     for i in range(max(0, seen - s.SNAPSHOT_SLOTS), seen) if seen < MAX_NS else ():
         at = s.H_SNAPSHOTS + i % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
         time_ns, path, rss, peak = d.head[at : at + s.SNAPSHOT_WORDS]
-        if path < paths and window.holds(time_ns) and max(rss, peak) <= MAX_BYTES:
+        if path < paths and lifetime.holds(time_ns) and max(rss, peak) <= MAX_BYTES:
             out.append(m.Snapshot(time_ns, path, rss, peak))
         else:
             bad += 1

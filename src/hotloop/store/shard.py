@@ -16,7 +16,7 @@ from ..errors import UnreadableError
 from ..model import shard as m
 from ..model.histogram import bucket_of
 from . import schema as s
-from .blocks import LIVE_SPANS, MAX_BYTES, MAX_NS, U32, Blocks, Window
+from .blocks import LIVE_SPANS, MAX_BYTES, MAX_NS, U32, Blocks, Lifetime
 from .rows import read_counters, read_iterations, read_snapshots
 from .samples import read_samples
 
@@ -35,40 +35,40 @@ def decode(data: bytes) -> m.Shard:
     raw_labels = d.items(s.LABELS)
     paths = _paths(d, len(raw_labels))
     tracks_raw = d.items(s.TRACKS)
-    window = _window(d, tracks_raw)
-    nodes, shifts = _nodes(d, len(tracks_raw), len(paths), window)
+    lifetime = _lifetime(d, tracks_raw)
+    nodes, shifts = _nodes(d, len(tracks_raw), len(paths), lifetime)
     union_redo: dict[int, int] = {}
     for number, track in enumerate(tracks_raw):
         _redo(d, number, track, nodes, paths, union_redo)
-    if not window.ended:
-        window = window._replace(end_ns=_last_seen(window, tracks_raw, nodes, d))
-    _keep_possible(d, nodes, shifts, window)
-    open_spans = _open_spans(d, tracks_raw, nodes, len(paths), window)
-    tracks = _tracks(d, tracks_raw, nodes, window)
-    labels = _labels(d, raw_labels, paths, nodes, open_spans, union_redo, window)
+    if not lifetime.ended:
+        lifetime = lifetime._replace(end_ns=_last_seen(lifetime, tracks_raw, nodes, d))
+    _keep_possible(d, nodes, shifts, lifetime)
+    open_spans = _open_spans(d, tracks_raw, nodes, len(paths), lifetime)
+    tracks = _tracks(d, tracks_raw, nodes, lifetime)
+    labels = _labels(d, raw_labels, paths, nodes, open_spans, union_redo, lifetime)
     counters = read_counters(d)
     if h[s.H_RING_HEAD] and not any(b.kind == s.RING for b in d.blocks):
         d.problems.append("the latest events are missing")
-    rows, closed = read_iterations(d, len(paths), len(tracks), [name for name, _ in counters], window)
+    rows, closed = read_iterations(d, len(paths), len(tracks), [name for name, _ in counters], lifetime)
     shard = m.Shard(
         id=h[s.H_SHARD_ID], pid=h[s.H_PID], parent_pid=h[s.H_PARENT_PID], parent_shard=h[s.H_PARENT_SHARD],
         name=d.name(h[s.H_NAME], h[s.H_NAME_BYTES]), epoch=h[s.H_EPOCH], native=bool(h[s.H_NATIVE]), clock=h[s.H_CLOCK],
-        start_ns=window.start_ns, start_unix_ns=d.word(s.H_START_UNIX_NS, 1 << 62, "date"), end_ns=window.end_ns,
-        ended=window.ended, process_start=h[s.H_PROC_START], paused_ns=d.word(s.H_PAUSED_NS, window.most_ns, "time paused"),
+        start_ns=lifetime.start_ns, start_unix_ns=d.word(s.H_START_UNIX_NS, 1 << 62, "date"), end_ns=lifetime.end_ns,
+        ended=lifetime.ended, process_start=h[s.H_PROC_START], paused_ns=d.word(s.H_PAUSED_NS, lifetime.most_ns, "time paused"),
         cost_inside_ps=d.word(s.H_COST_INSIDE_PS, _MAX_COST_PS, "cost of a span"),
         cost_outside_ps=d.word(s.H_COST_OUTSIDE_PS, _MAX_COST_PS, "cost of a span"),
         cost_error_ps=d.word(s.H_COST_ERROR_PS, _MAX_COST_PS, "error of the cost"), peak_method=h[s.H_PEAK_METHOD],
         disk_errno=d.word(s.H_DISK_ERRNO, _MAX_ERRNO, "error number"),
-        first_work_ns=d.instant(s.H_FIRST_WORK_NS, window, "first step"),
-        last_work_ns=d.instant(s.H_LAST_WORK_NS, window, "last step"), iterations_closed=closed,
+        first_work_ns=d.instant(s.H_FIRST_WORK_NS, lifetime, "first step"),
+        last_work_ns=d.instant(s.H_LAST_WORK_NS, lifetime, "last step"), iterations_closed=closed,
         ring_events=d.word(s.H_RING_HEAD, MAX_NS, "number of events"),
         logged_events=sum(b.used for b in d.blocks if b.kind == s.EVENTS),
         labels=labels, paths=tuple(paths), nodes=tuple(node for node in nodes if node is not None), tracks=tracks,
         open_spans=tuple(open_spans), lifted=d.word(s.H_LIFTED, sum(t.entered for t in tracks), "number of suspended spans"),
         counters=dict(counters), iterations=rows,
         losses={name: h[s.H_LOSSES + i] for i, name in enumerate(s.LOSSES) if h[s.H_LOSSES + i]},
-        snapshots=read_snapshots(d, len(paths), window), samples=read_samples(d, len(paths), len(tracks)),
-        envs=_envs(h, labels, len(tracks), window),
+        snapshots=read_snapshots(d, len(paths), lifetime), samples=read_samples(d, len(paths), len(tracks)),
+        envs=_envs(h, labels, len(tracks), lifetime),
     )  # fmt: skip
     if unreadable := d.unreadable_names:
         d.problems.append(f"{unreadable} names cannot be read")
@@ -77,18 +77,18 @@ def decode(data: bytes) -> m.Shard:
     return replace(shard, problems=tuple(d.problems))
 
 
-def _envs(head: Sequence[int], labels: tuple[m.Label, ...], tracks: int, window: Window) -> tuple[m.Env, ...]:
+def _envs(head: Sequence[int], labels: tuple[m.Label, ...], tracks: int, lifetime: Lifetime) -> tuple[m.Env, ...]:
     """The environments that were stepped; impossible ones are left out."""
     found = []
     for i in range(s.ENV_SLOTS):
         at = s.H_ENVS + i * s.ENV_WORDS
         steps, ns, track, label = head[at : at + s.ENV_WORDS]
-        if steps and 0 < track <= tracks and steps < 1 << 48 and ns <= window.most_ns:
+        if steps and 0 < track <= tracks and steps < 1 << 48 and ns <= lifetime.most_ns:
             found.append(m.Env(steps, ns, track - 1, labels[label - 1].name if 0 < label <= len(labels) else ""))
     return tuple(found)
 
 
-def _window(d: Blocks, tracks: list[tuple[int, ...]]) -> Window:
+def _lifetime(d: Blocks, tracks: list[tuple[int, ...]]) -> Lifetime:
     """What the header says of beginning and end. Without an end, the latest there can be."""
     start, end = d.head[s.H_START_NS], d.head[s.H_END_NS]
     if start > MAX_NS:
@@ -97,7 +97,7 @@ def _window(d: Blocks, tracks: list[tuple[int, ...]]) -> Window:
     if end and not start <= end <= MAX_NS:
         d.problems.append("the time of the end is impossible; the latest instant seen is taken")
         end = 0
-    return Window(start, end or MAX_NS, bool(end))
+    return Lifetime(start, end or MAX_NS, bool(end))
 
 
 def _paths(d: Blocks, labels: int) -> list[m.Path]:
@@ -123,7 +123,7 @@ def _paths(d: Blocks, labels: int) -> list[m.Path]:
     return paths
 
 
-def _nodes(d: Blocks, tracks: int, paths: int, window: Window) -> tuple[list[m.Node | None], list[int]]:
+def _nodes(d: Blocks, tracks: int, paths: int, lifetime: Lifetime) -> tuple[list[m.Node | None], list[int]]:
     """The nodes, with None for those left out, and how often their histograms were halved."""
     nodes: list[m.Node | None] = []
     shifts: list[int] = []
@@ -131,7 +131,7 @@ def _nodes(d: Blocks, tracks: int, paths: int, window: Window) -> tuple[list[m.N
     for item in d.items(s.NODES):
         track, path, count, self_ns, total, least, most, sumsq, shift, *measured, _ = item[: -s.HIST_BUCKETS]
         shifts.append(shift)
-        if track >= tracks or path >= paths or self_ns > window.most_ns:
+        if track >= tracks or path >= paths or self_ns > lifetime.most_ns:
             nodes.append(None)
             bad += bool(count or self_ns)  # one without any is of a track that was being made
             continue
@@ -163,16 +163,16 @@ def _redo(
     unions[paths[node.path].label] = union
 
 
-def _keep_possible(d: Blocks, nodes: list[m.Node | None], shifts: list[int], window: Window) -> None:
+def _keep_possible(d: Blocks, nodes: list[m.Node | None], shifts: list[int], lifetime: Lifetime) -> None:
     """Of a node whose numbers cannot be, only its self time stays; on a track that outlives the recording, what fits."""
     bad = 0
     for i, node in enumerate(nodes):
-        if node is not None and not _is_possible(node, shifts[i], window):
+        if node is not None and not _is_possible(node, shifts[i], lifetime):
             nodes[i] = m.Node(node.track, node.path, 0, node.self_ns, 0, 0, 0, 0.0, _NO_HISTOGRAM)
             bad += 1
     if bad:
         d.problems.append(f"{bad} nodes hold impossible numbers; only their self time is kept")
-    over = {track: ns - window.most_ns for track, ns in _self_by_track(nodes).items() if ns > window.most_ns}
+    over = {track: ns - lifetime.most_ns for track, ns in _self_by_track(nodes).items() if ns > lifetime.most_ns}
     if over:
         d.problems.append(f"{len(over)} tracks hold more time than the recording; their largest nodes are left out")
         largest = sorted(((node.self_ns, i, node.track) for i, node in enumerate(nodes) if node is not None), reverse=True)
@@ -182,20 +182,20 @@ def _keep_possible(d: Blocks, nodes: list[m.Node | None], shifts: list[int], win
                 nodes[i] = None
 
 
-def _is_possible(node: m.Node, shift: int, window: Window) -> bool:
-    count, most = node.count, window.most_ns
+def _is_possible(node: m.Node, shift: int, lifetime: Lifetime) -> bool:
+    count, most = node.count, lifetime.most_ns
     if not count:
         return not node.total_ns and not node.sumsq
     counted = sum(node.histogram)
     return (
         node.min_ns <= node.max_ns <= most
-        and node.total_ns <= count * (node.max_ns if window.ended else most)
+        and node.total_ns <= count * (node.max_ns if lifetime.ended else most)
         and max(node.cpu_ns, node.cpu_wall_ns) <= count * most
         and 0 <= node.sumsq <= 1.001 * count * most * most  # false for NaN too
         and max(node.rise_max_bytes, node.rss_max_bytes, node.gpu_peak_bytes) <= MAX_BYTES
         and node.rise_sum_bytes <= MAX_BYTES * (node.peak_readings + node.end_readings)
         and (
-            abs(count - counted) <= (0 if window.ended else LIVE_SPANS)
+            abs(count - counted) <= (0 if lifetime.ended else LIVE_SPANS)
             if not shift
             else shift < 32 and U32 <= count <= counted + s.HIST_BUCKETS << shift
         )
@@ -209,7 +209,7 @@ def _labels(
     nodes: list[m.Node | None],
     open_spans: list[m.OpenSpan],
     redo: dict[int, int],
-    window: Window,
+    lifetime: Lifetime,
 ) -> tuple[m.Label, ...]:
     opened: dict[int, int] = {}  # of each label, the first of its open spans
     for span in open_spans:
@@ -225,16 +225,16 @@ def _labels(
         alone = raw[s.L_FLAGS] & _ALONE
         union = totals[i] if alone else redo.get(i, raw[s.L_UNION_NS])
         since = 0 if i not in opened else opened[i] if alone else raw[s.L_UNION_START]
-        if union > window.most_ns or (since and not window.holds(since)):
+        if union > lifetime.most_ns or (since and not lifetime.holds(since)):
             bad += 1
-            union, since = min(totals[i], window.end_ns - window.start_ns), opened.get(i, 0)
+            union, since = min(totals[i], lifetime.end_ns - lifetime.start_ns), opened.get(i, 0)
         name = d.name(raw[s.L_OFFSET], raw[s.L_BYTES])
         labels.append(
             m.Label(
                 name=name,
                 kind=_kind(raw[s.L_KIND], name),
                 union_ns=union,
-                union_start_ns=min(since, window.end_ns),
+                union_start_ns=min(since, lifetime.end_ns),
                 site=d.name(raw[s.L_SITE], raw[s.L_SITE_BYTES]) if raw[s.L_SITE] else "",
                 held_across_yield=d.name(raw[s.L_SITE], raw[s.L_SITE_BYTES])
                 if raw[s.L_FLAGS] & s.FLAG_HELD_ACROSS_YIELD
@@ -276,7 +276,7 @@ def _depth(track: tuple[int, ...]) -> int:
 
 
 def _open_spans(
-    d: Blocks, tracks: list[tuple[int, ...]], nodes: list[m.Node | None], paths: int, window: Window
+    d: Blocks, tracks: list[tuple[int, ...]], nodes: list[m.Node | None], paths: int, lifetime: Lifetime
 ) -> list[m.OpenSpan]:
     found: list[tuple[int, int, int]] = []  # track, path or -1, start
     for number, track in enumerate(tracks):
@@ -288,7 +288,7 @@ def _open_spans(
         path, start = d.head[s.H_SUSPENDED + 2 * i : s.H_SUSPENDED + 2 * i + 2]
         if path:
             found.append((-1, path - 1 if path <= paths else -1, start))
-    spans = [m.OpenSpan(n, path, min(at, window.end_ns)) for n, path, at in found if path >= 0 and window.holds(at)]
+    spans = [m.OpenSpan(n, path, min(at, lifetime.end_ns)) for n, path, at in found if path >= 0 and lifetime.holds(at)]
     if len(spans) < len(found):
         d.problems.append(f"{len(found) - len(spans)} open spans refer to what is not there and are left out")
     return spans
@@ -300,11 +300,11 @@ def _life(track: tuple[int, ...]) -> tuple[int, int]:
     return track[which], track[which + 1]
 
 
-def _spent(window: Window, track: tuple[int, ...], self_ns: int) -> int:
+def _spent(lifetime: Lifetime, track: tuple[int, ...], self_ns: int) -> int:
     """Up to when the track is accounted for."""
     birth, before = _life(track)
-    known = window.start_ns <= birth <= window.end_ns and before <= self_ns
-    return max(window.start_ns + self_ns, birth + self_ns - before if known else 0)
+    known = lifetime.start_ns <= birth <= lifetime.end_ns and before <= self_ns
+    return max(lifetime.start_ns + self_ns, birth + self_ns - before if known else 0)
 
 
 def _self_by_track(nodes: list[m.Node | None]) -> dict[int, int]:
@@ -315,15 +315,15 @@ def _self_by_track(nodes: list[m.Node | None]) -> dict[int, int]:
     return sums
 
 
-def _last_seen(window: Window, tracks: list[tuple[int, ...]], nodes: list[m.Node | None], d: Blocks) -> int:
+def _last_seen(lifetime: Lifetime, tracks: list[tuple[int, ...]], nodes: list[m.Node | None], d: Blocks) -> int:
     """The latest instant anything in the shard speaks of."""
     sums = _self_by_track(nodes)
     seen = [d.head[s.H_ITER_START_NS], d.head[s.H_LAST_WORK_NS], d.head[s.H_SEEN_NS]]
-    seen += [_spent(window, track, sums[i]) for i, track in enumerate(tracks)]
-    return max([window.start_ns, *(at for at in seen if at <= MAX_NS)])
+    seen += [_spent(lifetime, track, sums[i]) for i, track in enumerate(tracks)]
+    return max([lifetime.start_ns, *(at for at in seen if at <= MAX_NS)])
 
 
-def _tracks(d: Blocks, raw: list[tuple[int, ...]], nodes: list[m.Node | None], window: Window) -> tuple[m.Track, ...]:
+def _tracks(d: Blocks, raw: list[tuple[int, ...]], nodes: list[m.Node | None], lifetime: Lifetime) -> tuple[m.Track, ...]:
     """The tracks. In a process that did not end by itself, a live one is accounted for to the end: its innermost span."""
     sums = _self_by_track(nodes)
     entered = sum(track[s.T_STATE] >> s.STATE_ENTERED_SHIFT for track in raw)
@@ -331,20 +331,20 @@ def _tracks(d: Blocks, raw: list[tuple[int, ...]], nodes: list[m.Node | None], w
     bad = 0
     for number, track in enumerate(raw):
         alive = track[s.T_ALIVE] == 1
-        until, depth = _spent(window, track, sums[number]), max(0, _depth(track))
-        bad += not window.holds(_life(track)[0]) or depth > entered
-        if alive and not window.ended and until < window.end_ns:
+        until, depth = _spent(lifetime, track, sums[number]), max(0, _depth(track))
+        bad += not lifetime.holds(_life(track)[0]) or depth > entered
+        if alive and not lifetime.ended and until < lifetime.end_ns:
             top = track[s.T_FRAMES + 2 * (depth - 1)] if 0 < depth <= s.TRACK_FRAMES else track[s.T_BASE]
             node = nodes[top] if top < len(nodes) else None
             if node is not None and node.track == number:
-                nodes[top] = replace(node, self_ns=node.self_ns + window.end_ns - until)
-                sums[number] += window.end_ns - until
-                until = window.end_ns
+                nodes[top] = replace(node, self_ns=node.self_ns + lifetime.end_ns - until)
+                sums[number] += lifetime.end_ns - until
+                until = lifetime.end_ns
         out.append(
             m.Track(
                 id=number, name=d.name(track[s.T_NAME], track[s.T_NAME_BYTES]), tid=track[s.T_TID],
-                alive=alive and not window.ended, threads=track[s.T_OCCUPANTS], lifetime_ns=sums[number],
-                end_ns=min(until, window.end_ns), entered=track[s.T_STATE] >> s.STATE_ENTERED_SHIFT,
+                alive=alive and not lifetime.ended, threads=track[s.T_OCCUPANTS], lifetime_ns=sums[number],
+                end_ns=min(until, lifetime.end_ns), entered=track[s.T_STATE] >> s.STATE_ENTERED_SHIFT,
                 depth=depth if depth <= entered else 0,
             )
         )  # fmt: skip

@@ -53,9 +53,8 @@ def check_causes(names: Iterable[str]) -> None:
 
 def find_findings(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Collection[str] = ()) -> tuple[Finding, ...]:
     """What slows this run down, largest gain first."""
-    work = diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")
-    if not diagnosis.phases.known or not (work or len(diagnosis.processes) > 1):
-        return ()  # neither work nor workers: the loop had not begun, what was seen is importing and setting up
+    if not _has_begun(diagnosis):
+        return ()  # what was seen is importing and setting up
     evidence = Evidence(diagnosis)
     claimed: set[int] = set()
     findings = []
@@ -66,6 +65,14 @@ def find_findings(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Co
         if found is not None:
             findings.append(_finding(name, module.ACTION, found, evidence))
     return tuple(sorted(findings, key=lambda f: -f.gain.mid))
+
+
+def _has_begun(diagnosis: Diagnosis) -> bool:
+    """Did the loop begin? Hooks know it by its work or its workers; where they saw no loop, the script says it by counting work
+    or closing iterations itself."""
+    work = diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")
+    shown = len(diagnosis.processes) > 1 if diagnosis.phases.known else diagnosis.iterations_closed > 0
+    return bool(work or shown)
 
 
 def _claim(candidate: Candidate | None, e: Evidence, claimed: set[int]) -> Candidate | None:

@@ -22,7 +22,7 @@ from ...printing.text import losses_text
 from ..sentences import end_text, hook_notes, replay_ratio
 from ..tables import pick
 from ..units import round_parts
-from .device import device_data, operators_data
+from .devices import device_data, operators_data
 from .loop import findings_data, lines_data, phases_data
 from .names import Names, show
 from .series import history_data

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...analyse.diagnosis import Diagnosis
 from ...model.finding import NOTE
+from ..loop import LoopRow, ShownLine, inferred_share, list_rows, show_lines, waiting_share
 from ..opening import nothing_text, span_text
-from ..phases import LoopRow, Spot, inferred_share, list_rows, list_spots, waiting_share
 from ..tables import pick
 from .names import show
 
@@ -68,7 +68,7 @@ def _row(row: LoopRow) -> dict[str, Any]:
 
 def lines_data(diagnosis: Diagnosis, limit: int) -> dict[str, Any] | None:
     """The lines of the main track, and those of all others; shares are of the samples of each."""
-    groups = [list_spots(diagnosis, diagnosis.main_lines), list_spots(diagnosis, diagnosis.other_lines)]
+    groups = [show_lines(diagnosis, diagnosis.main_lines), show_lines(diagnosis, diagnosis.other_lines)]
     if not any(groups):
         return None
     return {
@@ -83,7 +83,7 @@ def lines_data(diagnosis: Diagnosis, limit: int) -> dict[str, Any] | None:
     }
 
 
-def _spot(spot: Spot) -> list[Any]:
+def _spot(spot: ShownLine) -> list[Any]:
     return [
         show(spot.where, 200), show(spot.function, 200), show(spot.text, 200), spot.phase, show(span_text(spot), 200),
         spot.samples, round(spot.share * 1000), show(spot.inner, 300), show(f"{spot.file}:{spot.line}", 400),

@@ -122,9 +122,9 @@ COLD static int frames_grow(Track *track) {
 }
 
 /* The stack is not a path down the tree: recursion, or a generator that went on elsewhere. Is the label open already? */
-COLD static uint32_t crooked_flags(Track *track, Node *node) {
-    uint32_t flags = track->depth && node->parent != track->top ? FRAME_CROOKED : 0;
-    track->crooked += flags != 0;
+COLD static uint32_t misplaced_flags(Track *track, Node *node) {
+    uint32_t flags = track->depth && node->parent != track->top ? FRAME_MISPLACED : 0;
+    track->misplaced += flags != 0;
     for (uint32_t i = track->depth; i-- > 0;)
         if (track->frames[i].node->label == node->label) return flags | FRAME_REENTRY;
     return flags;
@@ -149,7 +149,7 @@ FLATTEN Frame *push(Track *track, Zone *zone, Node *node, uint64_t at) {
     frame->zone = zone;
     frame->start = at;
     note_work(node);
-    frame->flags = UNLIKELY(node->parent != below || track->crooked) ? crooked_flags(track, node) : 0;
+    frame->flags = UNLIKELY(node->parent != below || track->misplaced) ? misplaced_flags(track, node) : 0;
     TrackRec *rec = track->rec;
     if (LIKELY(depth < TRACK_FRAMES)) {
         rec->frames[depth].node = node->id;
@@ -282,7 +282,7 @@ static inline void close_top(Track *track, uint64_t at) {
     if (LIKELY(!(frame->flags & FRAME_RESUMED))) put_event(track, node, frame->start, whole, 0);
     else put_event(track, node, frame->resumed, at - frame->resumed, EVENT_SEGMENT);
     if (LIKELY(!frame->flags)) return;
-    track->crooked -= (frame->flags & FRAME_CROOKED) != 0;
+    track->misplaced -= (frame->flags & FRAME_MISPLACED) != 0;
 }
 
 /* The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter. */

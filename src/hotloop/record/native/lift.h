@@ -61,7 +61,7 @@ static Token *lift(uint32_t depth, int running) {
     for (uint32_t i = count; i-- > 0;) {
         Frame *frame = &token->frames[i];
         touch(frame->node);
-        track->crooked -= (frame->flags & FRAME_CROOKED) != 0;
+        track->misplaced -= (frame->flags & FRAME_MISPLACED) != 0;
         token->slots[i] = 0;
         if (running) {
             token->slots[i] = suspended_put(frame->node->path, frame->start);
@@ -102,9 +102,9 @@ static void lower(Token *token) {
             if (node) frame->node = node;
         }
         frame->below = track->top;
-        frame->flags &= ~(uint32_t)FRAME_CROOKED;
-        if (track->depth && frame->node->parent != frame->below) frame->flags |= FRAME_CROOKED;
-        track->crooked += (frame->flags & FRAME_CROOKED) != 0;
+        frame->flags &= ~(uint32_t)FRAME_MISPLACED;
+        if (track->depth && frame->node->parent != frame->below) frame->flags |= FRAME_MISPLACED;
+        track->misplaced += (frame->flags & FRAME_MISPLACED) != 0;
         if (token->running) {
             if (token->slots[i]) publish(&sh.head->suspended[token->slots[i] - 1].path_plus_one, 0);
         } else {

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include "tree.h"
 
-enum { FRAME_REENTRY = 1, FRAME_MEASURED = 2, FRAME_RESUMED = 4, FRAME_CROOKED = 8, FRAME_CHARGED = 16 };
+enum { FRAME_REENTRY = 1, FRAME_MEASURED = 2, FRAME_RESUMED = 4, FRAME_MISPLACED = 8, FRAME_CHARGED = 16 };
 
 typedef struct {
     Node *node, *below;
@@ -43,7 +43,7 @@ typedef struct Track {
     Node *root, *profiler, *overflow, *idle, *nodes;
     Map children; /* (parent node, label) -> node */
     uint32_t id, inherited;
-    uint32_t crooked; /* open frames whose node is not a child of the one below: a label may be open twice */
+    uint32_t misplaced; /* open frames whose node is not a child of the one below: a label may be open twice */
     uint64_t name_hash, tid;
     char name[256]; /* of its thread, kept for a reset() that another thread calls */
     struct Track *spare; /* next of the free ones */
@@ -278,7 +278,7 @@ COLD static int track_attach(Track *track) {
     rec->occupants = 1;
     rec->alive = 1;
     track->inherited += track->depth;
-    track->depth = track->crooked = track->phase = track->pending_count = 0;
+    track->depth = track->misplaced = track->phase = track->pending_count = 0;
     track->gap_mark = 0;
     track->state = 0;
     track->retired = 0;
@@ -310,7 +310,7 @@ static Track *track_alloc(void) {
 
 static void track_spare(Track *track) {
     track->gen = UNATTACHED;
-    track->retired = track->inherited = track->depth = track->crooked = 0;
+    track->retired = track->inherited = track->depth = track->misplaced = 0;
     track->inside = track->within_phase = track->handed_by = 0;
     track->listens = 0, track->heard = 0;
     track->env = NULL;

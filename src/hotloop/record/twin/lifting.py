@@ -67,7 +67,7 @@ def lift(depth: int, running: bool) -> Token | None:
         track.settle(at)
         for frame in reversed(token.frames):
             touch(frame.node)
-            track.set_crooked(-frame.crooked)
+            track.set_misplaced(-frame.misplaced)
             if running:
                 token.slots.insert(0, suspended_put(frame.node.path, frame.start))
                 continue
@@ -108,9 +108,9 @@ def lower(token: Any) -> None:
             if track is not token.track:
                 frame.node = node_by_path(track, frame.node.path, frame.node.label) or frame.node
             frame.below = track.top
-            frame.crooked = track.depth > 0 and frame.node.parent is not frame.below
-            frame.odd = frame.odd or frame.crooked
-            track.set_crooked(frame.crooked)
+            frame.misplaced = track.depth > 0 and frame.node.parent is not frame.below
+            frame.odd = frame.odd or frame.misplaced
+            track.set_misplaced(frame.misplaced)
             if token.running:
                 if token.slots[index]:
                     state.head[token.slots[index]] = 0

@@ -123,7 +123,7 @@ def track_attach(track: Track) -> bool:
     words[at + s.T_NAME], words[at + s.T_NAME_BYTES] = offset, len(data) if offset else 0
     words[at + s.T_OCCUPANTS] = words[at + s.T_ALIVE] = 1
     track.inherited += track.depth
-    track.depth = track.room = track.crooked = track.phase = track.gap_mark = 0
+    track.depth = track.room = track.misplaced = track.phase = track.gap_mark = 0
     track.frames, track.pending = [], []
     track.state = 0
     track.retired = False

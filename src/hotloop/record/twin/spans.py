@@ -127,11 +127,11 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
     if node.work != state.work:
         node.work, node.self_at_work, node.count_at_work = state.work, node.self_ns, node.count
     label = node.label
-    if node.parent is not below or track.crooked:
-        frame.crooked = depth > 0 and node.parent is not below
-        track.set_crooked(frame.crooked)
+    if node.parent is not below or track.misplaced:
+        frame.misplaced = depth > 0 and node.parent is not below
+        track.set_misplaced(frame.misplaced)
         frame.reentry = any(other.node.label is label for other in track.frames[:depth])
-        frame.odd = frame.crooked or frame.reentry
+        frame.odd = frame.misplaced or frame.reentry
     if depth < TRACK_FRAMES:
         frame.write(track.words)
     else:
@@ -211,9 +211,9 @@ def close_odd(track: Track, frame: Frame, at: int) -> None:
         put_event(track, frame.node, frame.resumed, at - frame.resumed, s.EVENT_SEGMENT)
     else:
         put_event(track, frame.node, frame.start, at - frame.start, 0)
-    track.set_crooked(-frame.crooked)
+    track.set_misplaced(-frame.misplaced)
     frame.own = 0
-    frame.odd = frame.measured = frame.reentry = frame.crooked = False
+    frame.odd = frame.measured = frame.reentry = frame.misplaced = False
     frame.resumed = 0
 
 

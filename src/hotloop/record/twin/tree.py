@@ -101,7 +101,7 @@ class Frame:
     """An open span. A track reuses its frames by depth; a lifted one is taken out and replaced."""
 
     __slots__ = (
-        "below", "cpu_ns", "crooked", "measured", "node", "node_at", "odd", "own", "reentry", "resumed", "rss",
+        "below", "cpu_ns", "misplaced", "measured", "node", "node_at", "odd", "own", "reentry", "resumed", "rss",
         "rss_end", "start",
         "start_at", "zone",
     )  # fmt: skip
@@ -114,7 +114,7 @@ class Frame:
         self.start = self.resumed = self.rss = self.rss_end = self.cpu_ns = 0
         self.own = 0  # of its time, what was charged to the profiler
         self.odd = False  # any of the following, or resumed
-        self.crooked = self.reentry = self.measured = False
+        self.misplaced = self.reentry = self.measured = False
 
     def move(self, at: int) -> None:
         """Its place among the words of the track."""
@@ -127,7 +127,7 @@ class Frame:
 
 class Track:
     __slots__ = (
-        "at", "crooked", "depth", "env", "env_calls", "frames", "frames_at", "gap_mark", "gen", "handed_by", "heard", "hot",
+        "at", "misplaced", "depth", "env", "env_calls", "frames", "frames_at", "gap_mark", "gen", "handed_by", "heard", "hot",
         "id", "ident", "idle", "inherited", "inside", "last", "listens", "model", "name", "name_key", "native_id", "nodes",
         "overflow", "pending", "phase", "profiler", "resets", "retired", "room", "root",
         "state", "state_at", "top", "virtual", "within_phase", "words",
@@ -147,7 +147,7 @@ class Track:
         self.frames: list[Frame] = []  # the first `depth` are open
         self.room = 0  # frames that the short way may use: made, shown by the file, and the stack is straight
         self.depth = 0
-        self.crooked = 0  # open frames whose node is not a child of the one below: a label may be open twice
+        self.misplaced = 0  # open frames whose node is not a child of the one below: a label may be open twice
         self.nodes: list[Node] = []
         self.idle: Node | None = None
         self.last = self.state = self.inherited = self.id = 0
@@ -165,12 +165,12 @@ class Track:
         self.gap_mark = 0  # of the root's own time, what has its phase
         self.pending: list[Pending] = []
 
-    def set_crooked(self, by: int) -> None:
-        self.crooked += by
+    def set_misplaced(self, by: int) -> None:
+        self.misplaced += by
         self.set_room()
 
     def set_room(self) -> None:
-        self.room = 0 if self.crooked else min(len(self.frames), s.TRACK_FRAMES)
+        self.room = 0 if self.misplaced else min(len(self.frames), s.TRACK_FRAMES)
 
     def settle(self, at_ns: int) -> None:
         self._spend(self.top, at_ns)

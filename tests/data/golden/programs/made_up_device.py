@@ -102,7 +102,8 @@ def _make_torch() -> Any:
 def begin() -> None:
     """What initialising CUDA is: from here on HotLoop looks at the device, where it runs."""
     from hotloop import api
-    from hotloop.integrations import _patch, cuda, reads
+    from hotloop.integrations import _patch, reads
+    from hotloop.integrations.device import cuda
     from hotloop.record.backend import recorder
 
     session = api.get_profiler().path

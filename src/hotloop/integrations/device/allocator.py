@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from . import _patch as p
+from .. import _patch as p
 
 EVERY_NS = 100_000_000
 MOST_POINTS = 512

@@ -17,12 +17,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..record import device, marks, memory
-from ..record.marks import BETWEEN, Backend, Key, Wait
-from ..store.device import DEVICE_DIR
-from ..store.writer import write_json
-from . import _patch as p
-from . import allocator, lines, transfers
+from ...record import memory
+from ...store.devices import DEVICE_DIR
+from ...store.writer import write_json
+from .. import _patch as p
+from .. import lines
+from . import allocator, attribution, marks, transfers
+from .marks import BETWEEN, Backend, Key, Wait
 
 WRITE_NS = 3_000_000_000
 EXIT_WAIT_S = 0.5
@@ -87,7 +88,7 @@ class Device:
     def __init__(self, patches: p.Patches, torch: Any, backend: Backend) -> None:
         self._recorder, self._torch, self._patches = patches.recorder, torch, patches
         self._captures = 0  # CUDA graphs being recorded, on any thread
-        self.attribution = device.Attribution(backend, patches.note)
+        self.attribution = attribution.Attribution(backend, patches.note)
         self.is_off = self._finished = False
         self.now_ns = backend.now_ns
         self._thread = threading.local()
@@ -97,7 +98,7 @@ class Device:
         self.transfers = transfers.Transfers(patches, torch, self)
         self._hook_streams()
         self._hook_captures()
-        for module in (sys.modules[__name__], transfers, lines, allocator, device, marks):
+        for module in (sys.modules[__name__], transfers, lines, allocator, attribution, marks):
             p.hide_from_dynamo(torch, module)
         memory.set_device(self)
         self._recorder.set_on_edge(self.edge)
@@ -155,7 +156,7 @@ class Device:
     def edge(self, key: Key, entered: int) -> int:
         """A span begins or ends, `key` is the innermost from here on; answers from when on to tell of the next."""
         if self.is_off:
-            return device.NEVER
+            return attribution.NEVER
         try:
             if self._captures:
                 return 0
@@ -166,7 +167,7 @@ class Device:
             return due
         except Exception as error:
             self.fail(error)
-            return device.NEVER
+            return attribution.NEVER
 
     def memory_span_begins(self) -> None:
         """A span of the user's with `track_memory=True`."""

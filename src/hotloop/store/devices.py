@@ -55,8 +55,9 @@ def _process(said: dict[str, Any]) -> d.DeviceProcess:
 
 def _label(row: dict[str, Any]) -> d.DeviceLabel:
     shard, path = _key(row["key"])
-    names = ("spans", "host_ns", "sure_ns", "most_ns", "blocked_ns", "copy_ns", "waited_ns")
-    return d.DeviceLabel(shard, path, **{name: _number(row[name]) for name in names})
+    names = ("spans", "host_ns", "most_ns", "blocked_ns", "copy_ns", "waited_ns")
+    least_ns = _number(row["least_ns"] if "least_ns" in row else row["sure_ns"])  # as it was called until 2026-11
+    return d.DeviceLabel(shard, path, least_ns=least_ns, **{name: _number(row[name]) for name in names})
 
 
 def _transfer(row: dict[str, Any]) -> d.Transfer:

@@ -7,7 +7,7 @@ here ever waits. Invariant: no synchronisation is added, memory is bounded by th
 switches the machine off, with one note, and never reaches the caller.
 
 What events can say. A segment lies between two marks on one stream. The device was certainly busy with it after the host had
-queued the later mark and until it reached that mark (`sure_ns`). Before that the host was still queueing and the device may
+queued the later mark and until it reached that mark (`least_ns`). Before that the host was still queueing and the device may
 have waited for it: at most the whole way from mark to mark was work (`most_ns`). The truth lies between the two."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .marks import BETWEEN, EARLIER, Backend, Key, Label, Mark, Segment, Wait, Window
+from .marks import BETWEEN, EARLIER, Backend, Key, Mark, Segment, Times, Wait, Window
 
 POOL = 2048
 MOST_MARKS = 256  # of one window
@@ -49,7 +49,7 @@ class Attribution:
         self._anchors: dict[int, tuple[Mark, int, int]] = {}  # by device: the last mark, reached at the earliest, at the latest
         self._resume_ns = 0
         self._told_ns = 0  # the windows so far stand for the time until here
-        self.labels: dict[Key, Label] = {}
+        self.labels: dict[Key, Times] = {}
         self.pairs: dict[tuple[Key, Key], float] = {}  # (blocked in, for work of) -> ns
         self.began_ns = 0
         self.measured_ns = self.covered_ns = self.cost_ns = 0  # in windows, and the time they stand for
@@ -165,12 +165,12 @@ class Attribution:
 
     # ---- marks and windows ----
 
-    def _label(self, key: Key) -> Label:
+    def _label(self, key: Key) -> Times:
         label = self.labels.get(key)
         if label is None:
             if len(self.labels) >= MOST_KEYS:
                 key = BETWEEN
-            label = self.labels.setdefault(key, Label())
+            label = self.labels.setdefault(key, Times())
         return label
 
     def _turn(self, now: int) -> None:
@@ -311,7 +311,7 @@ class Attribution:
             label.most_ns += scale * max(0, at - start)
             known = start if start > mark.after_ns else mark.after_ns + LATENCY_NS
             if at > known:
-                label.sure_ns += scale * (at - known)
+                label.least_ns += scale * (at - known)
                 sure.setdefault(mark.stream[0], []).append((known, at))
             segments.append((start, at, mark.stream, mark.owner))
         for key, count in window.spans.items():

@@ -24,7 +24,7 @@ def device_data(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any
     d = diagnosis.devices
     if d is None:
         return None
-    spans = [(r.spans, r.host_ns, r.sure_ns, r.most_ns, r.blocked_ns, r.copy_ns, r.waited_ns) for r in d.rows]
+    spans = [(r.spans, r.host_ns, r.least_ns, r.most_ns, r.blocked_ns, r.copy_ns, r.waited_ns) for r in d.rows]
     lines = [(t.count, t.blocking, t.pinned, t.bytes, t.ns) for t in d.transfers]
     utilisation = diagnosis.resources.get("gpu_mean")
     return {

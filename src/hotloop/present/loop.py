@@ -90,7 +90,7 @@ def _share_out(parts: Sequence[LoopRow], share: int) -> tuple[LoopRow, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ShownLine:
     """A line as it is shown."""
 
     where: str  # file:line, the file as short as it is clear
@@ -105,12 +105,12 @@ class Spot:
     line: int
 
 
-def list_spots(diagnosis: Diagnosis, lines: Sequence[Line]) -> list[Spot]:
+def show_lines(diagnosis: Diagnosis, lines: Sequence[Line]) -> list[ShownLine]:
     """Lines as they are shown."""
     cwd = str(diagnosis.meta.get("cwd") or "")
     roots = {b.name for b in diagnosis.ledger.tree if b.kind == m.ROOT}
     return [
-        Spot(
+        ShownLine(
             where=f"{short_file(x.file, cwd)}:{x.line}",
             function=x.function,
             text=text_of(diagnosis.sources, x),

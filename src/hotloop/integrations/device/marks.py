@@ -23,15 +23,15 @@ class Backend(Protocol):
     def elapsed_ns(self, first: Any, last: Any) -> float: ...
 
 
-class Label:
+class Times:
     """The numbers of one span's label, scaled to the whole run."""
 
-    __slots__ = ("blocked_ns", "copy_ns", "host_ns", "most_ns", "spans", "sure_ns", "waited_ns")
+    __slots__ = ("blocked_ns", "copy_ns", "host_ns", "least_ns", "most_ns", "spans", "waited_ns")
 
     def __init__(self) -> None:
         self.spans = 0.0
         self.host_ns = 0.0  # the host in it, without what it was blocked: queueing
-        self.sure_ns = self.most_ns = 0.0  # the device on its work, at least and at most
+        self.least_ns = self.most_ns = 0.0  # the device on its work, at least and at most
         self.blocked_ns = 0.0  # the host blocked inside it, whoever's work that was for
         self.copy_ns = 0.0  # of that, what no queued work explains: its own copy
         self.waited_ns = 0.0  # the host blocked anywhere, for work queued in it

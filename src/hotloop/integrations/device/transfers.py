@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..model.device import SYNC, TO_DEVICE, TO_HOST
-from . import _patch as p
-from .lines import Lines, Method
+from ...model.device import SYNC, TO_DEVICE, TO_HOST
+from .. import _patch as p
+from ..lines import Lines, Method
 
 READS = ("item", "cpu", "tolist", "__bool__", "__float__", "__int__", "__index__")  # to the host: the host waits
 MOVES = ("to", "cuda", "copy_")  # whichever way
