@@ -87,7 +87,7 @@ class Profiler:
         N env steps (iterations, where none are counted). `system=True` starts a process that samples CPU, memory and GPU.
         `torch_trace={"wait_steps": 2, "warmup_steps": 2, "active_steps": 4, "record_shapes": True}` runs `torch.profiler` over
         those iterations and writes `torch_trace.json` into the session. `device=True` adds the device's times, copies and waits
-        to the spans once the script uses CUDA. A thread of ours samples the lines the script is at; `lines=False` leaves it out.
+        to the spans once the script uses CUDA. A thread of ours samples the script's lines; `lines=False` leaves it out.
         """
         if self._recording is not None and self._recording.path is not None:
             if self._paused:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model import shard as m
+from ..model.code import is_ours, is_yours
 from ..model.ledger import Ledger
 from ..model.phase import DECIDING
-from ..model.session import SessionData
-from .owners import YOURS, is_yours, owner_of
+from .owners import YOURS, owner_of
 
 Blocks = Mapping[str, Sequence[tuple[int, int]]]  # by file: first and last line of every block of statements
 
@@ -53,8 +53,8 @@ class Line:
 
 AT_WORK = frozenset({m.RUNNING, m.WANTS_GIL})  # what wants the interpreter would run
 _PURE = 0.9  # of what a line was seen leading to: less, and it speaks for no phase (`main()`, a helper of two phases)
-_OURS = re.compile(r"[/\\]hotloop[/\\](record|printing|integrations|adapters|store|run)[/\\]")
-_DEEP = re.compile(r"[/\\]hotloop[/\\]integrations[/\\]trace\.py$")  # what runs below it is the profiler's, torch's files too
+# What runs below it is the profiler's, torch's files too.
+_DEEP = re.compile(r"[/\\]hotloop[/\\]integrations[/\\](deep_window|trace)\.py$")
 
 
 def read_stacks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Stack, ...]:
@@ -69,7 +69,7 @@ def read_stacks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Stack, ...]:
             if above is None or _DEEP.search(here.file):
                 chains.append(None)
             else:
-                chains.append(above if _OURS.search(here.file) else (*above, here))
+                chains.append(above if is_ours(here.file) else (*above, here))
         all_early = all(s.early for s in samples.counts)
         for stack, path, track, count, early, state, holds_gil in samples.counts:
             chain = chains[stack]
@@ -82,16 +82,6 @@ def read_stacks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Stack, ...]:
 def shards_with_states(stacks: Iterable[Stack]) -> set[int]:
     """The processes whose sampler could tell what threads did."""
     return {stack.shard for stack in stacks if stack.state != m.UNKNOWN}
-
-
-def script_lines(session: SessionData) -> dict[str, set[int]]:
-    """The lines of the user's own files that were seen, by file."""
-    found: dict[str, set[int]] = defaultdict(set)
-    for shard in session.shards:
-        for place in shard.samples.places:
-            if is_yours(place.file) and not _OURS.search(place.file):
-                found[place.file].add(place.line)
-    return dict(found)
 
 
 def responsible(places: Sequence[m.Place]) -> m.Place:
@@ -149,11 +139,11 @@ def fold_lines(lines: Iterable[Line], at_work: bool = False) -> tuple[Line, ...]
     return tuple(replace(line, function=key[2], samples=count, share=count / total) for key, line, count in found)
 
 
-_COMPREHENSION = re.compile(r"((\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>)+$")
+_COMPREHENSION = re.compile(r"((\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp|lambda)>)+$")
 
 
 def plain_function(name: str) -> str:
-    """The function as its author knows it: a comprehension is part of the one it stands in.
+    """The function as its author knows it: a comprehension or lambda is part of the one it stands in.
 
     >>> plain_function("Grid.flood.<locals>.<genexpr>"), plain_function("main.<locals>.act")
     ('Grid.flood', 'main.<locals>.act')

@@ -6,12 +6,12 @@ is owned by the files the sampler saw there. The rest is "unknown", never guesse
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..adapters import ADAPTERS
 from ..model.adapter import OWNERS, OWNS
+from ..model.code import package_of
 from ..model.ledger import Branch
 from ..model.phase import STARTUP
 from ..model.shard import INFERRED, ROOT
@@ -23,8 +23,6 @@ YOURS, ENV, FRAMEWORK, TENSOR, IPC, LOGGING, LIBRARY, UNKNOWN, STARTING = (
 
 Owners = Mapping[str, str]  # by package
 OWNER_OF: Owners = {package: adapter.owner for adapter in ADAPTERS for package in adapter.packages}
-_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
-_STANDARD = re.compile(r"[/\\]lib[/\\]python3[^/\\]*[/\\]([^/\\]+)|[/\\][Ll]ib[/\\]([^/\\]+)")
 
 
 def known_owners(hooks: Iterable[Mapping[str, str]]) -> Owners:
@@ -46,22 +44,10 @@ def owner_of(file: str, known: Owners = OWNER_OF) -> str:
     """
     if not file:
         return UNKNOWN
-    installed = _INSTALLED.search(file)
-    if installed:
-        return known.get(installed[1].removesuffix(".py"), LIBRARY)
-    standard = _STANDARD.search(file)
-    if standard:
-        return known.get((standard[1] or standard[2]).removesuffix(".py"), LIBRARY)
+    package = package_of(file)
+    if package:
+        return known.get(package, LIBRARY)
     return LIBRARY if file.startswith("<frozen") else YOURS
-
-
-def is_yours(file: str) -> bool:
-    """A file of the user's own; `<string>` and its like are none.
-
-    >>> is_yours("/home/me/train.py"), is_yours("<string>")
-    (True, False)
-    """
-    return owner_of(file) == YOURS and not file.startswith("<")
 
 
 def share_out(

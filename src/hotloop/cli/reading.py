@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,33 @@ import click
 
 if TYPE_CHECKING:
     from ..analyse.diagnosis import Diagnosis
+    from ..model.session import SessionData
 
 
-def read_diagnosis(path: Path | str, select: Collection[str] = (), ignore: Collection[str] = ()) -> Diagnosis:
-    """What a session says. A deep window's trace is folded first, once, and kept beside it."""
+def read_diagnosis(
+    path: Path | str, select: Collection[str] = (), ignore: Collection[str] = (), ended: bool = False
+) -> Diagnosis:
+    """What a session says. A deep window's trace is folded first, once, and kept beside it. `ended`: its script ended just now,
+    so that the text of its lines can be kept."""
     from ..analyse.diagnosis import diagnose
     from ..store.reader import read_session
 
     folder = Path(path)
     if folder.is_dir():
         _keep_operators(folder)
-    return diagnose(read_session(folder), select, ignore)
+    session = read_session(folder)
+    return diagnose(_with_sources(session) if ended else session, select, ignore)
+
+
+def _with_sources(session: SessionData) -> SessionData:
+    from ..store.sources import keep_sources
+
+    places = (place for shard in session.shards for place in shard.samples.places)
+    try:
+        return replace(session, sources=keep_sources(session.path, places))
+    except OSError as error:
+        click.echo(f"hotloop: the text of the script could not be kept ({error.strerror or error})", err=True)
+        return session
 
 
 def _keep_operators(session: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,23 +97,22 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
     """The files of the session, and the report on standard error: standard output belongs to the script."""
     from rich.console import Console
 
-    from ..analyse.lines import script_lines
     from ..errors import HotloopError
     from ..present.detailed import session_report
     from ..present.html import html_bytes
     from ..present.sentences import how_text
     from ..present.terminal import report_text, show_report
     from ..store.findings import write_findings
-    from ..store.reader import read_session
-    from ..store.sources import keep_sources
     from .files import save_bytes
     from .reading import read_diagnosis
     from .sessions import keep_summary
 
     try:
-        _try_keep(lambda: keep_sources(outcome.session, script_lines(read_session(outcome.session))))
-        diagnosis = read_diagnosis(outcome.session, select, ignore)
-        _try_keep(lambda: write_findings(outcome.session, diagnosis.findings, diagnosis.wall_ns / 1e9, diagnosis.loop_ns / 1e9))
+        diagnosis = read_diagnosis(outcome.session, select, ignore, ended=True)
+        try:  # a full disk costs this file; the report is still shown
+            write_findings(outcome.session, diagnosis.findings, diagnosis.wall_ns / 1e9, diagnosis.loop_ns / 1e9)
+        except OSError as error:
+            click.echo(f"hotloop: a file of the session could not be written ({error.strerror or error})", err=True)
         files = {
             "report.txt": report_text(diagnosis).encode(),
             "report.html": html_bytes(diagnosis),
@@ -130,11 +128,3 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
         click.echo("", err=True)
         show_report(Console(stderr=True, legacy_windows=False), diagnosis)
     click.echo(f"hotloop: {how_text(outcome.how)}; wrote {outcome.session} (report.html, report.txt)", err=True)
-
-
-def _try_keep(write: Callable[[], object]) -> None:
-    """A full disk costs this file; the report is still shown."""
-    try:
-        write()
-    except OSError as error:
-        click.echo(f"hotloop: a file of the session could not be written ({error.strerror or error})", err=True)

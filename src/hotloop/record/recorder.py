@@ -66,6 +66,7 @@ class Recording:
         self.meta: dict[str, Any] = {}
         self.hooks: list[str] = []
         self._bootstrap: Any = None  # multiprocessing's own
+        self._sources: ModuleType | None = None  # imported early: at the end that is too late, see _stop_sidecar()
         self.sidecar: subprocess.Popen[bytes] | None = None
         self.costs: tuple[int, int, int] | None = None
         self._warned: set[str] = set()
@@ -91,6 +92,10 @@ class Recording:
         except OSError as error:
             self._disk_trouble(session, error)
         self.path, self.owner = session, True
+        if options.get("sample_us"):
+            from ..store import sources
+
+            self._sources = sources
         self._open(directory, options)
         self.meta = self._describe(name, options)
         self.write_meta()
@@ -174,12 +179,22 @@ class Recording:
         if self.owner and os.getpid() == self.pid:
             if os.environ.get(SESSION_VARIABLE):
                 del os.environ[SESSION_VARIABLE]
+            self._keep_sources()
             self.meta["end_unix_s"] = time.time()
             self.meta["ended"] = True
             self.meta["resources"] = self.resources()
             self.write_meta()
         self.path = None
         return path
+
+    def _keep_sources(self) -> None:
+        """The text of the lines that were sampled, while the files are those that ran."""
+        if self._sources is None or self.path is None or not self.path.is_dir():
+            return
+        try:
+            self._sources.keep_sources(self.path, self._sources.places_in(self.path / schema.SHARD_DIR))
+        except OSError as error:
+            self._disk_trouble(self.path, error)
 
     # ---- what a session says of itself ----
 

@@ -14,14 +14,19 @@ _MOST = 1 << 40
 _DEEPEST = 200
 
 
+def read_places(d: Blocks) -> tuple[m.Place, ...]:
+    """The lines the sampler saw."""
+    return tuple(
+        m.Place(d.name(file, file_bytes), d.name(function, function_bytes), line, first_line)
+        for file, file_bytes, function, function_bytes, line, first_line, _ in d.items(s.PLACES)
+    )
+
+
 def read_samples(d: Blocks, paths: int, tracks: int) -> m.Samples:
     """What the sampler saw in this process."""
     if not d.head[s.H_SAMPLE_NS]:
         return m.Samples()
-    places = tuple(
-        m.Place(d.name(file, file_bytes), d.name(function, function_bytes), line, first_line)
-        for file, file_bytes, function, function_bytes, line, first_line, _ in d.items(s.PLACES)
-    )
+    places = read_places(d)
     stacks: list[tuple[int, int]] = []
     depths: list[int] = []
     bad = 0

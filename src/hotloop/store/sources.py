@@ -1,6 +1,6 @@
 """What a run keeps of the script's source: which lines form a block, and the text of files that took time.
 
-What lives here: writing `sources.json` at the end of `hotloop run`, while the files are those that ran, and reading it back.
+What lives here: writing `sources.json` at the end of a recording, while the files are those that ran, and reading it back.
 Views and analysis use this alone, so a session that came from elsewhere never makes us open a file it names.
 """
 
@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..errors import HotloopError
+from ..model.code import is_ours, is_yours
 from ..model.session import Source
+from ..model.shard import Place
+from .blocks import Blocks
+from .samples import read_places
+from .schema import SHARD_SUFFIX
 from .writer import write_json
 
 SOURCES_FILE = "sources.json"
 _MOST_FILES, _MOST_BYTES, _MOST_BLOCKS, _MOST_CHARS, _MOST_LINES = 64, 2 << 20, 5000, 160, 2000
 
 
-def keep_sources(session: Path, lines: Mapping[str, Iterable[int]]) -> None:
-    """Write what is needed of these files and lines; a file that cannot be read is left out."""
+def keep_sources(session: Path, places: Iterable[Place]) -> dict[str, Source]:
+    """Write what is needed of the user's own files that were seen, and answer it; a file that cannot be read is left out."""
+    lines: dict[str, set[int]] = {}
+    for place in places:
+        if is_yours(place.file) and not is_ours(place.file):
+            lines.setdefault(place.file, set()).add(place.line)
     kept: dict[str, Any] = {}
     for name in list(lines)[:_MOST_FILES]:
         try:
@@ -32,7 +42,7 @@ def keep_sources(session: Path, lines: Mapping[str, Iterable[int]]) -> None:
         except (OSError, ValueError, SyntaxError, RecursionError):
             continue
         rows = text.splitlines()
-        wanted = range(1, len(rows) + 1) if len(rows) <= _MOST_LINES else sorted(set(lines[name]))
+        wanted = range(1, len(rows) + 1) if len(rows) <= _MOST_LINES else sorted(lines[name])
         kept[name] = {
             "blocks": _blocks(tree)[:_MOST_BLOCKS],
             "functions": _functions(tree)[:_MOST_BLOCKS],
@@ -40,6 +50,16 @@ def keep_sources(session: Path, lines: Mapping[str, Iterable[int]]) -> None:
         }
     if kept:
         write_json(str(session / SOURCES_FILE), {"version": 1, "files": kept})
+    return {name: _source(said) for name, said in kept.items()}
+
+
+def places_in(shards: Path) -> Iterator[Place]:
+    """What the samplers of all processes saw so far; of a shard that cannot be read, nothing."""
+    for path in sorted(shards.glob(f"*{SHARD_SUFFIX}"))[:_MOST_FILES]:
+        try:
+            yield from read_places(Blocks(path.read_bytes()))
+        except (OSError, HotloopError):
+            continue
 
 
 def _blocks(tree: ast.AST) -> list[tuple[int, int]]:

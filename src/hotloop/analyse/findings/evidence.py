@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from ...model import phase as ph
 from ...model import shard as m
+from ...model.code import is_yours
 from ..environments import Environment
-from ..lines import Stack, guess_phase, phases_of_lines
-from ..owners import ENV, FRAMEWORK, YOURS, is_yours, known_owners, owner_of
+from ..lines import Stack, guess_phase, phases_of_lines, plain_function
+from ..owners import ENV, FRAMEWORK, YOURS, known_owners, owner_of
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
 
-_NESTED = re.compile(r"(\.<locals>)?\.<(listcomp|genexpr|dictcomp|setcomp|lambda)>$")  # part of the function they are in
 ENV_METHODS = frozenset({"step", "reset", "render", "step_wait", "step_async"})
 
 
@@ -190,7 +190,7 @@ class Evidence:
             for depth, place in enumerate(places):
                 if not self.is_yours(place):
                     continue
-                key = place.file, _NESTED.sub("", place.function)
+                key = place.file, plain_function(place.function)
                 if key in seen:
                     lines[key][place.line] += 1  # a comprehension in it: its line is the nearer one
                     continue
@@ -235,7 +235,7 @@ class Evidence:
     def function_slices(self, where: Where) -> list[Slice]:
         """Everything that runs in or below a function."""
         wanted = where.file, where.function
-        return [x for x in self.slices if any((p.file, _NESTED.sub("", p.function)) == wanted for p in x.places)]
+        return [x for x in self.slices if any((p.file, plain_function(p.function)) == wanted for p in x.places)]
 
     # ---- the machine, other lanes ----
 

@@ -101,9 +101,21 @@ class Frame:
     """An open span. A track reuses its frames by depth; a lifted one is taken out and replaced."""
 
     __slots__ = (
-        "below", "cpu_ns", "misplaced", "measured", "node", "node_at", "odd", "own", "reentry", "resumed", "rss",
-        "rss_end", "start",
-        "start_at", "zone",
+        "below",
+        "cpu_ns",
+        "measured",
+        "misplaced",
+        "node",
+        "node_at",
+        "odd",
+        "own",
+        "reentry",
+        "resumed",
+        "rss",
+        "rss_end",
+        "start",
+        "start_at",
+        "zone",
     )  # fmt: skip
     node: Node
     below: Node
@@ -127,10 +139,44 @@ class Frame:
 
 class Track:
     __slots__ = (
-        "at", "misplaced", "depth", "env", "env_calls", "frames", "frames_at", "gap_mark", "gen", "handed_by", "heard", "hot",
-        "id", "ident", "idle", "inherited", "inside", "last", "listens", "model", "name", "name_key", "native_id", "nodes",
-        "overflow", "pending", "phase", "profiler", "resets", "retired", "room", "root",
-        "state", "state_at", "top", "virtual", "within_phase", "words",
+        "at",
+        "depth",
+        "env",
+        "env_calls",
+        "frames",
+        "frames_at",
+        "gap_mark",
+        "gen",
+        "handed_by",
+        "heard",
+        "hot",
+        "id",
+        "ident",
+        "idle",
+        "inherited",
+        "inside",
+        "last",
+        "listens",
+        "misplaced",
+        "model",
+        "name",
+        "name_key",
+        "native_id",
+        "nodes",
+        "overflow",
+        "pending",
+        "phase",
+        "profiler",
+        "resets",
+        "retired",
+        "room",
+        "root",
+        "state",
+        "state_at",
+        "top",
+        "virtual",
+        "within_phase",
+        "words",
     )  # fmt: skip
     at: int
     hot: tuple[memoryview, memoryview, int, int]  # words, bytes, where the journal and the state are
