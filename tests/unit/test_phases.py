@@ -6,7 +6,6 @@ import pytest
 
 from hotloop.analyse.findings.engine import causes
 from hotloop.analyse.findings.evidence import Evidence
-from hotloop.analyse.findings.growth import _growth
 from hotloop.analyse.findings.rule import predict
 from hotloop.analyse.lines import guess_phase
 from hotloop.analyse.whatif import parse_change
@@ -80,18 +79,6 @@ def test_gains_are_ordered_and_a_larger_share_gains_more():
     small, large = predict(0.2), predict(0.6)
     assert 1 < small.low < small.mid < small.high
     assert small.mid < large.mid
-
-
-def test_cost_that_rises_is_growth_and_a_busy_machine_is_not():
-    steps = [10] * 64
-    flat = [100.0] * 64
-    rising = [100.0 + 10 * i for i in range(64)]
-    busy = [200.0 if 20 < i < 40 else 100.0 for i in range(64)]
-    assert _growth(rising, flat, steps) is not None
-    assert _growth(flat, flat, steps) is None
-    assert _growth(busy, [2 * b for b in busy], steps) is None
-    late = [0.0] * 32 + [100.0] * 32  # begins when the buffer is full: a phase, no growth
-    assert _growth(late, flat, steps) is None
 
 
 @pytest.mark.parametrize("text", ["env_step", "env_step=", "env_step=fast", "=2x", "env_step=0x", "a=-200%"])

@@ -7,19 +7,22 @@ causes that are about growth. The test for a trend itself is the report's (analy
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
+from math import nan
 from statistics import median
 
 from ...model import shard as m
 from ..devices import BETWEEN
+from ..trend import find_trends
 from .evidence import Evidence
 
 _LEAST_ROWS = 16
+_LEAST_SHARE = 0.03  # of the loop, for a label that matters
 _BINS = 8
+LEAST_RISE = 1.3
 MUCH_MB = 150  # of memory gained
-_RISING = 0.75  # rank correlation with the order of the stretches
 _LEAST_BETWEEN = 2  # iterations on the way up
 
 
@@ -52,40 +55,49 @@ def growing_labels(e: Evidence) -> list[Growing]:
                 name = shard.label_of(shard.paths[path].parent).name
             if label.kind != m.PROFILER:
                 series[name][i] += ns / 1000
-    totals = [sum(values[i] for values in series.values()) for i in range(len(rows))]
-    found = []
-    for name, values in series.items():
-        if sum(values) < 0.03 * sum(totals):
-            continue
-        grown = _growth(values, [t - v for t, v in zip(totals, values, strict=True)], steps)
-        if grown is not None:
-            found.append(Growing(name, *grown))
-        elif name == BETWEEN and (grown := _soon_grown(values, steps)) is not None:  # calls rise when training begins
-            found.append(Growing(name, *grown, soon=True))
+    grown = find_growth(series, steps, [row.merged for row in rows])
+    found = [Growing(name, *sizes) for name, sizes in grown.items()]
+    soon = _soon_grown(series[BETWEEN], steps) if BETWEEN in series and BETWEEN not in grown else None
+    if soon is not None:  # of code between calls only: calls rise when training begins
+        found.append(Growing(BETWEEN, *soon, soon=True))
     return sorted(found, key=lambda g: -(g.late_us - g.early_us))
 
 
-def _growth(values: Sequence[float], others: Sequence[float], steps: Sequence[int]) -> tuple[float, float, float] | None:
-    """Early and late cost per step and the excess, if it rises. A machine that is busier for a while slows everything alike,
-    so each stretch is measured against what the rest of the loop took then. A label that begins later has nothing first,
-    which is no growth."""
-    began = next((i for i, value in enumerate(values) if value > 0), len(values))
-    bins = _bins(values[began:], steps[began:])
-    rest = _bins(others[began:], steps[began:])
+def find_growth(
+    series: Mapping[str, Sequence[float]], steps: Sequence[int], merged: Sequence[int] | None = None
+) -> dict[str, tuple[float, float, float]]:
+    """By label of those that matter: early and late cost per step and the excess, if it rises by the test all views use. A
+    machine that is busier for a while slows everything alike, so each stretch is measured against what the rest of the loop
+    took then. A label that begins later has nothing first, which is no growth."""
+    totals = [sum(values[i] for values in series.values()) for i in range(len(steps))]
+    costs: dict[str, list[float]] = {}
+    for name, values in series.items():
+        if sum(values) >= _LEAST_SHARE * sum(totals):
+            busy = _busy([t - v for t, v in zip(totals, values, strict=True)], values, steps)
+            costs[name] = [v / n / b if v > 0 else nan for v, n, b in zip(values, steps, busy, strict=True)]
+    trends = find_trends(costs, merged)
+    sizes = {name: _size(costs[name], steps) for name, trend in trends.items() if trend.verdict == "grows"}
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+def _size(costs: Sequence[float], steps: Sequence[int]) -> tuple[float, float, float] | None:
+    began = next(i for i, cost in enumerate(costs) if cost > 0)
+    bins = _bins([cost * n if cost > 0 else 0.0 for cost, n in zip(costs, steps, strict=True)][began:], steps[began:])
     if len(bins) < _BINS:
         return None
-    usual = median(rest)
-    if usual > 0.25 * median(bins):
-        bins = [value / min(2.0, max(0.5, other / usual)) for value, other in zip(bins, rest, strict=True)]
     early, late = sum(bins[:2]) / 2, sum(bins[-2:]) / 2
-    ranks = sorted(range(len(bins)), key=lambda i: bins[i])
-    apart = sum((place - i) ** 2 for place, i in enumerate(ranks))
-    rho = 1 - 6 * apart / (len(bins) * (len(bins) ** 2 - 1))
-    if rho < _RISING or late < 1.3 * early:
-        return None
     whole = sum(bins) / len(bins)
     first = max(0.0, bins[0] - max(0.0, bins[1] - bins[0]) / 2)  # at the very beginning, had it been a straight line
-    return early, late, min(1.0, max(0.0, 1 - first / whole)) if whole else 0.0
+    return (early, late, min(1.0, max(0.0, 1 - first / whole))) if late >= LEAST_RISE * early else None
+
+
+def _busy(others: Sequence[float], values: Sequence[float], steps: Sequence[int]) -> list[float]:
+    """By row, how much slower than usual the rest of the loop was; 1 where there is too little of it to tell."""
+    rest = _bins(others, steps)
+    usual = median(rest) if rest else 0.0
+    if usual <= 0.25 * sum(values) / max(1, sum(steps)):
+        return [1.0] * len(steps)
+    return [min(2.0, max(0.5, rest[i * _BINS // len(steps)] / usual)) for i in range(len(steps))]
 
 
 def _soon_grown(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float, float] | None:
