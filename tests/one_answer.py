@@ -97,7 +97,7 @@ def _check_terminal(text: str, said: dict[str, Any], main: dict[str, Any]) -> No
         return
     (sums,) = re.findall(r"work ([\d.]+) \+ . waiting ([\d.]+) \+ . unattributed ([\d.]+) \+ . profiler ([\d.]+) = 100", flat)
     lines = text.splitlines()
-    lane = re.findall(r"([\d.]+) %", lines[next(i for i, line in enumerate(lines) if line.startswith("LANES")) + 1])
+    lane = re.findall(r"([\d.]+) %", lines[next(i for i, line in enumerate(lines) if line.startswith("THREADS")) + 1])
     assert [float(x) for x in sums] == [float(x) for x in lane], "the tree's sum and the first lane"
     for shown, word in zip(sums, ("exclusive", "waiting", "unattributed", "profiler"), strict=True):
         assert abs(float(shown) - 100 * main[f"{word}_ns"] / main["lifetime_ns"]) <= 0.1001

@@ -51,7 +51,7 @@ def test_the_terminal_report_fits_and_nothing_is_above_a_hundred_percent(done, w
     text = report_text(report, width)
     assert max(map(len, text.splitlines())) <= width
     assert all(0 <= value <= 100 for value in percentages(text))
-    for word in ("collect", "env_step", "work", "waiting", "unattributed", "profiler", "LANES", "losses none"):
+    for word in ("collect", "env_step", "work", "waiting", "unattributed", "profiler", "THREADS", "losses none"):
         assert word in text
     text = " ".join(text.split())
     (sums,) = re.findall(

@@ -136,7 +136,7 @@ def check_gate(comparison: Comparison, limit: float | None) -> None:
     low = comparison.ratio.low
     if comparison.refused or low is None or comparison.pairs < LEAST_RUNS:
         cure = "remove its reason, or overrule it with --despite" if comparison.refused else f"make {LEAST_RUNS} runs a side"
-        say(f"the gate says nothing: there is no verdict; {cure}")
+        say(f"--fail-if-slower says nothing: there is no verdict; {cure}")
         return
     if low > 1 and comparison.ratio.mid >= 1 + limit:
         raise GateError(f"B is slower by {(comparison.ratio.mid - 1) * 100:.1f} %, and {limit * 100:g} % are allowed")

@@ -120,7 +120,7 @@ def _judge(session: Any, diagnosis: Any, how: str) -> list[tuple[str, str, str]]
     for process, shard in zip(session.processes, session.shards, strict=True):
         steps, updates = shard.counters.get("env_steps", 0), shard.counters.get("updates", 0)
         seen = (
-            f"{shard.recorded:,} spans, {steps:,} env steps, {updates:,} updates, {shard.samples.ticks:,} looks at its stacks"
+            f"{shard.recorded:,} spans, {steps:,} env steps, {updates:,} updates, {shard.samples.ticks:,} samples of its lines"
         )
         checks.append((f"process {process.pid}", "ok" if shard.recorded else "note", f"{process.name or 'main'}: {seen}"))
     if not diagnosis.phases.known:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("session", type=click.Path(), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--html", type=click.Path(), metavar="FILE", help="Write one self-contained page with tree, timeline and series.")
-@click.option("--charts", type=click.Path(), metavar="FILE.png", help="Draw speed, phases, tree and lanes.")
+@click.option("--charts", type=click.Path(), metavar="FILE.png", help="Draw speed, phases, tree and threads.")
 @click.option("--text", type=click.Path(), metavar="FILE", help="Write the terminal report as plain text.")
 @click.option("--view", type=click.Choice(["components", "episodes", "rollout"]), help="Print one block instead of the report.")
 @click.option(

@@ -31,6 +31,7 @@ from .charts import (
     say,
     subtitle,
 )
+from .drawing import WORD
 from .units import duration_text, rate_text, share_text
 
 if TYPE_CHECKING:
@@ -179,13 +180,12 @@ def chart_lanes(axes: Axes, diagnosis: Diagnosis) -> None:
         UNATTRIBUTED: [b.unattributed_ns for b in balances],
         PROFILER: [b.profiler_ns for b in balances],
     }
-    words = {SPAN: "exclusive", WAITING: "waiting", UNATTRIBUTED: "unattributed", PROFILER: "profiler"}
     left = np.zeros(len(balances))
     for kind, values in parts.items():
         seconds = np.array(values) / 1e9
         axes.barh(
             range(len(balances)), seconds, left=left, height=0.7, color=KIND_COLOUR[kind], hatch=KIND_HATCH[kind],
-            edgecolor="white", linewidth=0, label=words[kind],
+            edgecolor="white", linewidth=0, label=WORD[kind],
         )  # fmt: skip
         left += seconds
     names = [b.name if b.shard == 0 else f"{diagnosis.processes[b.shard].pid} {b.name}" for b in balances]
@@ -195,4 +195,4 @@ def chart_lanes(axes: Axes, diagnosis: Diagnosis) -> None:
     left_out = len(diagnosis.ledger.balances) - len(balances)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=4, fontsize=9, handlelength=1.4, columnspacing=1.4)
     if left_out > 0:
-        axes.set_xlabel(f"{left_out} more lanes are not drawn", color=FAINT)
+        axes.set_xlabel(f"{left_out} more threads are not drawn", color=FAINT)

@@ -17,7 +17,7 @@ _FAILED = "failed"
 _ODD_STATES = (_FAILED, "note")
 _MOST_NOTES = 20
 _WORK = ("env_steps", "autoresets", "updates", "samples", "episodes", "resets")
-_WORDS = {"autoresets": "more that only reset"}
+_WORDS = {"autoresets": "steps that only reset"}
 
 
 def end_text(meta: Mapping[str, Any]) -> str:

@@ -237,7 +237,7 @@ def _lanes(diagnosis: Diagnosis, width: int) -> RenderableType | None:
     if not balances:
         return None
     bar = width - 84
-    table = _table(66, ("LANES", "left"), ("lifetime", "r"), *((WORD[k] if k != SPAN else "exclusive", "r") for k in KINDS))
+    table = _table(66, ("THREADS", "left"), ("lifetime", "r"), *((WORD[k], "r") for k in KINDS))
     if bar >= 10:
         table.add_column("", no_wrap=True, width=bar)
     order = sorted(range(len(balances)), key=lambda i: (balances[i].shard != 0, i != 0, -balances[i].lifetime_ns))
@@ -253,7 +253,7 @@ def _lanes(diagnosis: Diagnosis, width: int) -> RenderableType | None:
             *([draw_bar(parts, b.lifetime_ns, bar)] if bar >= 10 else []),
         )  # fmt: skip
     rest = len(order) - LANES_SHOWN
-    return Group(table, *([f"  … {rest} more lanes"] if rest > 0 else []), "")
+    return Group(table, *([f"  … {rest} more threads"] if rest > 0 else []), "")
 
 
 # ---- iterations ----
