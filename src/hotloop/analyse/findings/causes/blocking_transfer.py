@@ -1,13 +1,17 @@
 """Large copies between host and GPU that the host waits for.
 
-Batches go to the device, or results come back, from ordinary memory and with a wait: the copy engine gets half its speed, and
-neither host nor device does anything else meanwhile.
+What to do: keep the replay buffer or the rollout on the GPU. If it does not fit, copy whole batches from pinned memory:
 
-Recognised by: copies of more than 16 KB by line, with the time the host spent in them, whether the memory was pinned and
-whether the call waited. Only in sessions with device data.
+    batch = storage[index].to("cuda")                            # before
+    stage = torch.empty(batch_size, obs_size, pin_memory=True)   # after: made once, before the loop
+    batch = torch.index_select(storage, 0, index, out=stage).to("cuda", non_blocking=True)
 
-What to do: keep the replay buffer or the rollout on the device; else pinned memory (`pin_memory()`) and `non_blocking=True`,
-one copy per batch."""
+Such a copy may still be running when the call returns. Wait for it (`torch.cuda.Event`, `torch.cuda.synchronize()`) before you
+fill `stage` again, and before you read what was copied back, or the numbers may be wrong. `pin_memory()` on every batch is a
+copy too, and may gain nothing.
+
+From ordinary memory a copy runs at half the speed, and neither host nor GPU does anything else meanwhile. Recognised by: the
+time the host waited in copies of more than 16 KB, line by line. Only on CUDA."""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from ..rule import Candidate, percent
 from .sync_in_loop import MOST_BYTES as SMALL_BYTES
 from .sync_in_loop import said, slices_at
 
-ACTION = "keep the data on the GPU, or copy whole batches from pinned memory with non_blocking=True"
+ACTION = "keep the data on the GPU, or copy whole batches to it from pinned memory with non_blocking=True"
 LEAST_SHARE = 0.06
 
 
@@ -38,7 +42,7 @@ def find(e: Evidence) -> Candidate | None:
         share=share,
         removes=0.7,
         evidence=(
-            f"{size / (1 << 20):,.0f} MB, {percent(pinned)} of the copies with pinned memory",
+            f"{size / (1 << 20):,.0f} MB were copied; {percent(pinned)} of the copies used pinned memory",
             *(said(t) for t in lines[:2]),
         ),
     )

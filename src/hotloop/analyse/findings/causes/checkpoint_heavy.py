@@ -1,11 +1,10 @@
-"""Saving too often.
+"""Checkpoints are saved too often.
 
-Models, optimizers or buffers are written to disk every few updates.
+What to do: save less often (`if update % 1000 == 0:`), and leave out what you do not need, such as the replay buffer. To save
+in another thread, give it a copy (`copy.deepcopy(model.state_dict())`), as training goes on changing the weights.
 
-Recognised by: the share of the loop inside save calls.
-
-What to do: save less often, save the model alone, or save in another thread.
-"""
+Training waits while models, optimizers or buffers are written. Recognised by: the share of the loop inside save calls, and in
+functions of yours whose names say that they save. Ignore it if a crash would cost you more than the saving does."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from ....model.phase import CHECKPOINT
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, function_name, percent
 
-ACTION = "save less often, or only what is needed to go on"
+ACTION = "save less often, and only what you need to resume"
 LEAST_SHARE = 0.10
 _TEXT = re.compile(r"\b(torch|np|numpy|joblib)\.(save|savez\w*|dump)\(|pickle\.dumps?\(|\.save\(|shutil\.copy")
 _NAMES = re.compile(r"save|checkpoint|snapshot", re.I)
@@ -32,7 +31,7 @@ def find(e: Evidence) -> Candidate | None:
         where,
         "checkpoint/save",
         tuple(found),
-        evidence=(f"{percent(e.diagnosis.phases.share(CHECKPOINT))} measured directly in save calls",),
+        evidence=(f"the checkpoint phase of the report is {percent(e.diagnosis.phases.share(CHECKPOINT))} of the loop",),
     )
 
 

@@ -1,12 +1,16 @@
-"""Cost per step grows with the length of the run.
+"""A step costs more the longer the run gets.
 
-Something gets longer as training goes on: a list that is searched, a log that is rewritten whole, a buffer that is copied.
+What to do: append instead of rewriting, look up instead of searching, and keep only what is still needed:
 
-Recognised by: the time one label takes per env step, at the end of the run against the beginning; for code between recognised
-calls also where it rises through the first iterations and stays there, in a line that goes through a whole collection.
+    known, recent = [], []                      # before: `if state in known` reads the whole list
+    known, recent = set(), deque(maxlen=1000)   # after: one lookup; the last 1000 are kept
 
-What to do: append instead of rewriting, keep an index instead of searching, bound what is kept.
-"""
+Something gets longer as training goes on, and every step goes through all of it: a list that is searched, a log that is
+rewritten whole, a buffer that is copied.
+
+Recognised by: the time one part of the loop takes per env step, at the end of the run against the beginning. Code between the
+calls that HotLoop knows also counts if it got slower only through the first iterations, in a line that goes through a whole
+collection. Ignore it if the work itself grows, as in a game whose board fills up."""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from ..evidence import ENV_METHODS, Evidence, Slice
 from ..growth import MUCH_MB, Growing, growing_labels, memory_growth
 from ..rule import Candidate, function_name
 
-ACTION = "append instead of rewriting, index instead of searching, bound what is kept"
+ACTION = "append instead of rewriting, use a dict or set instead of searching a list, keep only the last N"
 LEAST_SHARE, LEAST_FACTOR = 0.12, 1.6
 LEAST_LINE = 0.4  # of the time, in the one line that handles all there is
 _WHOLE = re.compile(
@@ -46,7 +50,7 @@ def find(e: Evidence) -> Candidate | None:
             grown.label,
             tuple(slices),
             removes=min(1.0, 0.5 + 0.5 * grown.excess),
-            evidence=(f"per env step: {grown.early_us:,.1f} µs at first, {grown.late_us:,.1f} µs at last",),
+            evidence=(f"it took {grown.early_us:,.1f} µs per env step at the beginning, {grown.late_us:,.1f} µs at the end",),
         )
     return None
 

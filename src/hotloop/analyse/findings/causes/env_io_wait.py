@@ -1,13 +1,14 @@
 """The environment waits on a socket, a server or a sleep, one at a time.
 
+What to do: remove sleeps that are only there for watching. Else let several environments, each with its own connection, wait at
+the same time: in threads (a waiting thread does not hold the interpreter), with asyncio or in a vector environment.
+
+    results = [env.step(a) for env, a in zip(envs, actions)]              # before: the waits add up
+    results = list(pool.map(lambda env, a: env.step(a), envs, actions))   # after: pool = ThreadPoolExecutor(len(envs))
+
 A simulator behind a socket, a robot's control period, a rate limit: while one environment waits, nothing else happens.
-
-Recognised by: time the recorder saw in sleep, socket and select calls inside `step` or `reset`, in the main thread or in the
-workers it waits for.
-
-What to do: do not sleep while training, or let several environments wait at the same time (threads or asyncio are enough: a
-waiting thread does not hold the interpreter).
-"""
+Recognised by: time in sleep, socket and select calls inside `step` or `reset`, in the main thread or in the workers it waits
+for. The period of a single real robot cannot be shortened; learn while it moves."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ def find(e: Evidence) -> Candidate | None:
     where = e.blame(lane, ENV_METHODS)
     kinds = sorted({x.label for x in lane if x.kind == WAIT})
     return Candidate(
-        f"{percent(share)} of the training loop the environment just waits, in {function_name(where)}",
+        f"for {percent(share)} of the training loop the environment only waits, in {function_name(where)}",
         where,
         "collect/env_step",
         tuple(waits),
         share=share,
         removes=1.0,
         extra=0.08,
-        evidence=(f"waiting {note}: {', '.join(kinds) or 'blocking reads'}",),
+        evidence=(f"it waited {note}: {', '.join(kinds) or 'blocking reads'}",),
     )
 
 

@@ -1,11 +1,10 @@
-"""Expensive resets.
+"""Resetting the environment is expensive.
 
-`env.reset` builds worlds, loads files or searches for a start that works, and episodes are short enough for it to matter.
+What to do: do the slow part once, in `__init__`, and only restore it in `reset` (`self.grid[:] = self.first_grid`), reset only
+what changed, or prepare starts in advance: many, as the agent will meet no others.
 
-Recognised by: the share of the loop inside `reset`, measured directly.
-
-What to do: build once and restore a copy, prepare starts in advance, or reset only what changed.
-"""
+`reset` builds worlds, loads files or searches for a start that works, and episodes are short enough for it to matter.
+Recognised by: the share of the loop inside `reset`, measured directly."""
 
 from __future__ import annotations
 

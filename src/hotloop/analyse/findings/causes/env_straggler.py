@@ -1,11 +1,10 @@
-"""One of N environments makes all others wait.
+"""One slow environment makes all others wait.
 
-Workers step in lockstep: a round takes as long as its slowest environment, and the others idle.
+What to do: find out what the named environment does more than the others (a harder level, finer physics) and make it cheaper.
+Or group environments of similar cost. Or step without lockstep: fast ones then give more of the data.
 
-Recognised by: the time a step takes in each worker; the slowest against the median, and how long the main thread waits.
-
-What to do: give the slow environment less to do, group environments of like cost, or step them without lockstep.
-"""
+In lockstep a round takes as long as the slowest environment, and the others idle. Recognised by: the time a step takes in each
+worker; the slowest against the median, and how long the main thread waits."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ...environments import LEAST_RATIO, Environment
 from ..evidence import ENV_METHODS, Evidence, Slice
 from ..rule import Candidate, percent, predict
 
-ACTION = "make the slow environment cheaper, group environments of like cost, or step without lockstep"
+ACTION = "make the slow environment cheaper, group environments of similar cost, or step without lockstep"
 LEAST_SHARE = 0.10
 
 
@@ -44,7 +43,7 @@ def find(e: Evidence) -> Candidate | None:
         tuple(steps),
         share=lost,
         gain=predict(lost, 1.0, 0.05),
-        evidence=(f"{name}: {slowest / 1e6:.2f} ms a step; median of {len(lanes)} lanes {typical / 1e6:.2f} ms",),
+        evidence=(f"{name}: {slowest / 1e6:.2f} ms a step; the median of {len(lanes)} environments is {typical / 1e6:.2f} ms",),
     )
 
 

@@ -1,11 +1,10 @@
-"""Evaluation takes a large share.
+"""Evaluation takes a large share of the loop.
 
-The agent is evaluated so often, or over so many episodes, that training waits.
+What to do: evaluate less often (`if update % 50 == 0:`), over fewer episodes (the mean gets less certain), or in another
+process with a copy of the weights.
 
-Recognised by: the share of the loop inside evaluation functions.
-
-What to do: evaluate less often, over fewer episodes, or in another process.
-"""
+Training waits meanwhile. Recognised by: the share of the loop inside evaluation functions, which are known by their names
+(eval, test, validate, greedy, …). Ignore it if the function that is named does something else."""
 
 from __future__ import annotations
 

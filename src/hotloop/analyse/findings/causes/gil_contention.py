@@ -1,16 +1,15 @@
 """Another Python thread holds the interpreter.
 
-A thread that computes in Python (a monitor, a loader, a logger) holds Python's global lock, the GIL. Meanwhile the training
-thread cannot run.
+What to do: if that thread polls, let it block (`queue.get()` instead of `while queue.empty(): pass`). Else do its work less
+often, or move it into a process (`multiprocessing.Process`) and send it what it needs through a queue.
+
+A thread that computes in Python (a monitor, a loader, a logger) holds Python's global lock, the GIL: training cannot run.
 
 Recognised by: HotLoop asks the operating system about a hundred times a second what the training thread does. The finding
 appears if it waits for the GIL in 5 % of these checks or more; it names the thread that held the GIL most often then. If the
 training itself runs in several threads, the loss is the work they could have done on idle cores without the GIL. A thread that
 sits in a C library and waits, or computes in C without the GIL, is never blamed. Without the C extension HotLoop cannot see who
-holds the GIL: then a thread of yours is named that was busy in a quarter of the checks or more.
-
-What to do: move that work into a process, or do it less often.
-"""
+holds the GIL: then a thread of yours is named that was busy in a quarter of the checks or more."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from ...lines import AT_WORK, Stack
 from ..evidence import Evidence, Where
 from ..rule import Candidate, percent, predict
 
-ACTION = "move that thread's work into a process, or do it less often"
+ACTION = "let that thread block instead of polling, do its work less often, or move it into a process"
 # Origin: healthy scripts of tests/diagnosis show 0 to 0.3 %, threads that wait for a server 2.5 %; beside a thread that is at
 # work 4 % of the time it is 1 %, at 10 % it is 7 % (a planted thread on a shared two-core machine).
 LEAST_LOST = 0.05
@@ -63,17 +62,15 @@ def _measured(e: Evidence, main: Sequence[Stack], others: Sequence[Stack]) -> Ca
     held = min(1.0, _count(holding) / total)
     lost = _count(x for x in main if x.state == m.WANTS_GIL) / total
     most = max(lost, min(held, lost + _woken(main) / total))
-    title = (
-        f"the training thread waits for the interpreter {percent(lost)} of the time: another thread has it, in {where.function}"
-    )
+    title = f"the training thread waits for the GIL {percent(lost)} of the time: another thread has it, in {where.function}"
     said = f"{percent(lost)} of {total:,} samples of the training thread found it waiting for the interpreter"
     if lost < LEAST_LOST:
         blocked = _count(x for x in main if x.state == m.BLOCKED) / total
         training = [x for x in others if e.ledger.tree[x.branch].phase in _LOOP]
         lost = most = blocked * _lost_among(e, training, total) if blocked > 0.5 else 0.0
-        title = f"the threads that train keep the interpreter from each other, most of all in {where.function}"
+        title = f"the threads that train take the GIL from each other, most often in {where.function}"
         wanting = _count(x for x in training if x.state == m.WANTS_GIL) / total
-        said = f"the main thread waits for them, and {wanting:.1f} of them wait for the interpreter at any time"
+        said = f"the main thread waits for them, and on average {wanting:.1f} of them wait for the interpreter"
     if lost < LEAST_LOST:
         return None
     return Candidate(
@@ -83,7 +80,7 @@ def _measured(e: Evidence, main: Sequence[Stack], others: Sequence[Stack]) -> Ca
         (),
         share=lost,
         gain=_gain(lost, most),
-        evidence=(said, f"other threads had the interpreter in {percent(held)}"),
+        evidence=(said, f"other threads had the interpreter in {percent(held)} of the samples"),
     )
 
 
@@ -134,7 +131,7 @@ def _estimated(e: Evidence, others: Sequence[Stack], at_work: Callable[[Stack], 
         (),
         share=lost,
         gain=predict(lost, 0.9, 0.1),
-        evidence=(f"seen at work in {percent(share)} of {ticks:,} samples",),
+        evidence=(f"it was at work in {percent(share)} of {ticks:,} samples",),
     )
 
 

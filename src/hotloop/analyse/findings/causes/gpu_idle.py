@@ -1,12 +1,13 @@
 """The GPU has nothing to do while the host steps environments or reads data.
 
-Collecting and learning take turns: while environments are stepped the device waits, while it learns they do.
+What to do: if another finding names slow environment code, fix that first. Then step more environments per call
+(`gym.make_vec(name, num_envs=64)`), step them in worker processes while the GPU learns (with a slightly older policy, which
+on-policy methods must allow for), or run them on the GPU. For a small network try `device="cpu"`: it may be faster altogether.
 
-Recognised by: events around the calls of a phase: the time in which a span that queues no work was open and the device had
-reached everything queued before. Only in sessions with device data, and only what is certain.
+Collecting and learning take turns: while environments are stepped the GPU waits, while it learns they do.
 
-What to do: more environments per step (a vector environment), environments in worker processes while the device learns,
-environments on the device; for small networks, the CPU may be faster altogether."""
+Recognised by: CUDA events around calls that give the GPU no work, such as an env step: the time left in them after the GPU had
+done all it was given before. It was idle at least that long. Only on CUDA."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def find(e: Evidence) -> Candidate | None:
         share=devices.idle_least,
         gain=_gain(devices.idle_least),
         evidence=(
-            f"idle in {name}: {percent(part)} of the time",
-            f"it is certainly busy {percent(devices.busy_least)} of the time; {percent(devices.measured_share)} was measured",
+            f"it was idle in {name} for {percent(part)} of the time",
+            f"it was certainly busy {percent(devices.busy_least)} of the time; {percent(devices.measured_share)} was measured",
         ),
     )
 

@@ -1,11 +1,13 @@
-"""Collection runs with autograd on.
+"""Actions are chosen with autograd on.
 
-The policy is called to act while autograd records a graph that nobody uses: slower calls, more memory.
+What to do: act under `torch.no_grad()`. `torch.inference_mode()` is a little faster, but a later loss may refuse its tensors.
 
-Recognised by: outputs of policy calls that require gradients while collecting.
+    action = policy(obs).argmax(-1)                               # before
+    with torch.no_grad(): action = policy(obs).argmax(-1)         # after
 
-What to do: act under torch.no_grad() or torch.inference_mode().
-"""
+Do not change it if the loss is computed from these very outputs, such as log-probabilities saved while acting in a simple
+REINFORCE script: it needs the graph. Autograd records a graph at every call; if nobody uses it, the calls are slower and take
+more memory for nothing. Recognised by: outputs of policy calls that require gradients while collecting."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ....model.phase import COLLECT
 from ..evidence import Evidence
 from ..rule import Candidate, function_name, percent
 
-ACTION = "act under torch.inference_mode() or torch.no_grad()"
+ACTION = "act under torch.no_grad(), unless the loss is computed from these very outputs"
 LEAST_SHARE = 0.08
 
 
@@ -30,5 +32,5 @@ def find(e: Evidence) -> Candidate | None:
         "collect/policy",
         tuple(policy),
         removes=0.35,
-        evidence=(f"{with_grad} of {calls} policy calls looked at required gradients",),
+        evidence=(f"the outputs of {with_grad} of the {calls} policy calls that were checked required gradients",),
     )

@@ -1,11 +1,10 @@
-"""Logging, printing, flushing.
+"""Too much logging, printing or flushing.
 
-Every step or update writes something: scalars, histograms, JSON lines, prints, with a flush each.
+What to do: write every hundredth update (`if update % 100 == 0:`), collect numbers and write them together, set `logging` to
+INFO or higher, do not flush. Without a flush a crash may lose the last lines.
 
-Recognised by: time in print, logging, TensorBoard, csv, json and file writes, and in your functions that call them.
-
-What to do: write every hundredth update, collect numbers and write them together, do not flush.
-"""
+Every step or update writes something: scalars, histograms, JSON lines, prints, with a flush each. Recognised by: time in print,
+logging, TensorBoard, csv, json and file writes, and in your functions that call them."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def find(e: Evidence) -> Candidate | None:
         tuple(found),
         removes=0.97,
         extra=0.03,
-        evidence=(f"{percent(e.diagnosis.phases.share(LOG))} measured directly in logging calls",),
+        evidence=(f"the log phase of the report is {percent(e.diagnosis.phases.share(LOG))} of the loop",),
     )
 
 

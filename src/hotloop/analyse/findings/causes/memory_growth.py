@@ -1,11 +1,10 @@
-"""Memory grows without a plateau.
+"""Memory keeps growing to the end of the run.
 
-Memory rises to the end of the run, more than a replay buffer that is still filling explains.
+What to do: find what is never thrown away (lists of observations, tensors with graphs, caches) and bound it:
+`deque(maxlen=10_000)` instead of a list, `loss.item()` instead of `loss`, `lru_cache(maxsize=1000)`.
 
-Recognised by: the memory of the processes over time: still rising steadily in the last half.
-
-What to do: find what is kept: lists of observations, tensors with graphs, caches without a bound.
-"""
+Memory alone does not slow the loop, but a longer run may be killed. Recognised by: the memory of the processes, still rising
+steadily in the last half, by 150 MB or more. Ignore it if a replay buffer is still filling and will fit when it is full."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ..evidence import Evidence
 from ..growth import MUCH_MB, memory_growth, memory_mb
 from ..rule import Candidate
 
-ACTION = "bound what is kept: observations, tensors with graphs, caches"
+ACTION = "find what is never thrown away (observations, tensors with graphs, caches) and keep only the last N"
 _KEEPS = re.compile(r"\.(append|extend|add|insert|setdefault|push|store|write)\(")
 
 
@@ -34,5 +33,5 @@ def find(e: Evidence) -> Candidate | None:
         (),
         share=0.0,
         gain=Gain(1.0, 1.0, 1.2),
-        evidence=(f"{grown:,.0f} MB in the later part of the run",),
+        evidence=(f"it rose by {grown:,.0f} MB in the later part of the run",),
     )

@@ -1,13 +1,13 @@
 """`.item()`, `.cpu()`, `.numpy()` per element in a loop.
 
-Tensors are taken apart element by element in Python: each call costs a microsecond or more on the CPU, and a synchronisation on
-a GPU.
+What to do: convert the whole batch once, then index or compute on the array. If you need only a few, select them first.
 
-Recognised by: lines in loops that convert tensors, by the share of stack samples at and below them, and by counting such
-calls: in short windows on the CPU, all of them on a GPU.
+    rewards = [r.item() for r in batch]   # before
+    rewards = batch.cpu().numpy()         # after
 
-What to do: convert the whole batch once (`.cpu().numpy()`), then index or write it vectorised.
-"""
+Each call costs a microsecond or more on the CPU, and on a GPU a wait until all queued work is done. Recognised by: lines in
+loops that convert tensors, by the share of stack samples at and below them, and by counting such calls: in short windows on the
+CPU, all of them on a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ....model.phase import EVAL
 from ..evidence import Evidence, Slice, Where
 from ..rule import Candidate, function_name, percent
 
-ACTION = "convert the whole batch once and handle it vectorised"
+ACTION = "convert the whole batch once (.cpu().numpy()) and compute on the array"
 LEAST_SHARE = 0.12
 _CONVERTS = re.compile(r"\.item\(\)|\.cpu\(\)|\.numpy\(\)|\.tolist\(\)|\b(float|int|bool)\([^()]*\[[^\]]*\]")
 _COMPREHENSION = re.compile(r"<(listcomp|genexpr|dictcomp|setcomp)>$")
@@ -36,7 +36,7 @@ def find(e: Evidence) -> Candidate | None:
         where,
         found[0].label or "collect/other",
         tuple(found),
-        evidence=(f"{percent(share)} at or below lines that convert single elements in a loop", *_counted(e, where)),
+        evidence=(f"{percent(share)} of the loop is at or below lines that convert single elements", *_counted(e, where)),
     )
 
 
@@ -48,7 +48,7 @@ def _counted(e: Evidence, where: Where) -> tuple[str, ...]:
             calls[t.call] += t.count
     if not calls:
         return ()
-    each = f", {sum(calls.values()) / e.env_steps:.1f} an env step" if e.env_steps else ""
+    each = f", {sum(calls.values()) / e.env_steps:.1f} per env step" if e.env_steps else ""
     said = ", ".join(f"{count:,} × {call}" for call, count in calls.most_common(3))
     return (f"about {said}{each}",)
 

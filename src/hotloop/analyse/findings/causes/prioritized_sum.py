@@ -1,12 +1,12 @@
-"""O(N) priority sampling.
+"""Prioritised sampling goes through the whole buffer for every batch.
 
-Priorities are summed or turned into probabilities over the whole buffer for every batch, so sampling gets slower as the buffer
-fills.
+What to do: keep the sums in a tree (sum tree, segment tree; TorchRL and tianshou have one): a draw and an update cost log N.
 
-Recognised by: time in sampling functions at lines that sum, normalise or search priorities.
+    index = rng.choice(size, 64, p=priorities / priorities.sum())   # before: reads all priorities
+    index = tree.find(rng.random(64) * tree.total)                  # after: walks down the tree, with all 64 at once
 
-What to do: keep the sums in a tree (a sum tree or segment tree), so that a draw and an update cost the logarithm of the size.
-"""
+Priorities are summed or turned into probabilities over the whole buffer, so sampling gets slower as it fills. Recognised by:
+time in sampling functions at lines that sum, normalise or search priorities. For a small buffer a tree may be no faster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import re
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, function_name, per_call, percent
 
-ACTION = "keep priorities in a sum tree: drawing and updating cost log N"
+ACTION = "keep priorities in a sum tree: drawing and updating then cost log N instead of N"
 LEAST_SHARE = 0.12
 _SUMS = re.compile(
     r"cumsum|searchsorted|accumulate|random\.choices|choice\([^)]*\bp\s*=|multinomial|prior\w*[^=]*(\.sum\(|/|\*\*)|sum\([^)]*prior"
@@ -36,7 +36,7 @@ def find(e: Evidence) -> Candidate | None:
         where,
         "learn/sample",
         tuple(found),
-        evidence=(f"a batch takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms",),
+        evidence=(f"drawing a batch takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms",),
     )
 
 

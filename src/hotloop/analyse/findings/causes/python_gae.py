@@ -1,11 +1,14 @@
-"""Advantages or returns in scalar Python loops.
+"""Advantages or returns are computed number by number.
 
-Generalised advantages or discounted returns are computed with a Python loop over steps (and environments), number by number.
+What to do: loop over time only, with all environments in one NumPy array. For one environment `scipy.signal.lfilter` needs no
+loop, but must be called for each episode, as it does not stop where one ends.
 
-Recognised by: time in functions named so, and in backward loops over the rollout.
+    delta = rewards + gamma * next_values * (1 - dones) - values   # arrays of steps × environments; last = 0
+    for t in reversed(range(steps)):                               # before: with a loop over environments inside
+        last = advantages[t] = delta[t] + gamma * lam * (1 - dones[t]) * last
 
-What to do: loop over time only, with all environments as one array, in NumPy; or scipy.signal.lfilter.
-"""
+In a Python loop each number costs as much as a whole row of an array. Recognised by: time in functions named so (gae,
+advantage, returns, …), and in backward loops over the rollout."""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import re
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, function_name, percent
 
-ACTION = "compute them over arrays: loop over time only, or use a filter"
+ACTION = "loop over time only, with all environments in one array; for one environment scipy.signal.lfilter per episode"
 LEAST_SHARE = 0.10
 _NAMES = re.compile(r"gae|advantage|returns?$|discount|reward_to_go|rewards_to_go|td_lambda|lambda_return|bootstrap", re.I)
 _LOOP = re.compile(r"reversed\(|range\([^)]*-\s*1\s*,\s*-\s*1|\[::-1\]")
@@ -31,7 +34,7 @@ def find(e: Evidence) -> Candidate | None:
         where,
         "learn/advantage",
         tuple(found),
-        evidence=(f"{percent(share)} in backward loops over the rollout",),
+        evidence=(f"{percent(share)} of the loop is in functions or backward loops that do this",),
     )
 
 

@@ -1,14 +1,11 @@
 """Drawing or resizing images every step.
 
-Pictures are made for each observation, or `render` is called in the training loop: drawing, scaling and converting pixels costs
-far more than the physics.
+What to do: if nothing learns from the images, do not make them (`gym.make(name, render_mode=None)`), or draw only every Nth
+episode. If the agent learns from pixels, draw at the size the network needs, and keep the background and redraw what moved; or
+train on the state, if that is the task.
 
-Recognised by: time in `render`, in imaging libraries (Pillow, OpenCV, pygame, matplotlib, imageio) or in functions whose name
-says that they draw.
-
-What to do: train on the state instead of pixels, draw only every Nth episode, draw at the size the network needs, or keep the
-background and redraw what moved.
-"""
+Drawing, scaling and converting pixels costs far more than the physics. Recognised by: time in `render`, in imaging libraries
+(Pillow, OpenCV, pygame, matplotlib, imageio) or in functions whose name says that they draw."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from ....model.phase import COLLECT, EVAL
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, function_name, percent
 
-ACTION = "draw only when somebody looks, and at the size that is needed"
+ACTION = "draw only every Nth episode or for watching, and at the size that is needed"
 LEAST_SHARE = 0.10
 _LIBRARIES = re.compile(r"[/\\\\](PIL|cv2|pygame|matplotlib|imageio|skimage|pyglet|moviepy)[/\\\\]")
 _NAMES = re.compile(
@@ -37,7 +34,7 @@ def find(e: Evidence) -> Candidate | None:
         where,
         "collect/render",
         tuple(drawing),
-        evidence=(f"{percent(share)} in rendering and imaging functions",),
+        evidence=(f"{percent(share)} of the loop is in rendering and imaging functions",),
     )
 
 

@@ -1,12 +1,13 @@
-"""Object-by-object replay sampling or collation.
+"""Replay batches are put together transition by transition.
 
-Batches are put together from single transitions in Python: `random.sample` over a deque, `zip(*batch)`, `np.stack` of many
-small arrays, a DataLoader that collates objects.
+What to do: keep transitions in preallocated arrays, one per field, and index them with one array of indices:
 
-Recognised by: the share of the loop inside a buffer's `sample`, or in collating functions.
+    obs = np.stack([t.obs for t in random.sample(memory, 64)])   # before; zip(*batch) is as slow
+    index = rng.integers(size, size=64); obs = all_obs[index]    # after: all_obs = np.empty((capacity, obs_size), np.float32)
 
-What to do: keep transitions in preallocated arrays and index them with one array of indices.
-"""
+Each object costs Python calls: `random.sample` over a deque, `np.stack` of many small arrays, a DataLoader that collates
+objects. Recognised by: the share of the loop inside a buffer's `sample`, in a DataLoader, or in functions whose names say that
+they make batches (sample, collate, fetch, …). Ignore it if the function that is named does something else."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def find(e: Evidence) -> Candidate | None:
         "learn/sample",
         tuple(found),
         removes=0.92,
-        evidence=(f"a batch takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms",),
+        evidence=(f"putting a batch together takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms",),
     )
 
 

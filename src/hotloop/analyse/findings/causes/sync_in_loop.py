@@ -1,13 +1,15 @@
 """The host waits for the GPU for a number, again and again.
 
+What to do: keep losses and flags on the GPU and read them once per iteration, log every Nth step, replace `if tensor:` by
+`torch.where`. Actions must come back at every env step: copy those of all environments in one call.
+
+    total += loss.item()     # before: waits at every update
+    total += loss.detach()   # after: with total.item() once per iteration
+
 `.item()`, `float(tensor)`, `if tensor:`, `.cpu()` of a few numbers, `torch.cuda.synchronize()`: the host stops until everything
-queued so far is done, and queues nothing meanwhile. What it waits for is not lost, but nothing overlaps with it any more.
+queued so far is done, and queues nothing meanwhile. The GPU's work is not lost, but nothing overlaps with it any more.
 
-Recognised by: counting such calls on tensors that lie on a device, with the time the host spent in them, by line. Only in
-sessions with device data.
-
-What to do: keep losses and flags on the device and read them once per iteration (`torch.stack(losses).mean().item()`), log
-every Nth step, replace `if tensor:` by `torch.where`."""
+Recognised by: counting such calls on tensors on a GPU, with the time the host spent in them, by line. Only on CUDA."""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ....model.device import Transfer
 from ..evidence import Evidence, Slice, Where
 from ..rule import Candidate, percent
 
-ACTION = "read results of the GPU once per iteration, not at every update or step"
+ACTION = "keep results on the GPU and read them once per iteration, not at every update or step"
 LEAST_SHARE, LEAST_CALLS = 0.06, 50
 MOST_BYTES = 16384  # a call that copies more than this is a transfer
 

@@ -1,11 +1,13 @@
 """Deep copies or full state copies every step.
 
-The target network is made anew (deepcopy) or loaded from a full state dict at every update.
+What to do: copy every few hundred updates instead of at each; or, for a target that follows slowly, move its weights in place:
 
-Recognised by: time in copy.deepcopy, state_dict and load_state_dict inside the loop.
+    with torch.no_grad():   # before: a new dict of all weights, then target.load_state_dict(...)
+        for t, p in zip(target.parameters(), model.parameters()): t.lerp_(p, 0.005)
 
-What to do: copy every few hundred updates, or move the weights in place (lerp_ under no_grad).
-"""
+A deepcopy makes every tensor anew, and a state dict is loaded tensor by tensor. How far and how often the target moves is part
+of the algorithm: compare the return. Buffers (batch norm) are no parameters: copy them too. Recognised by: time in
+copy.deepcopy, state_dict and load_state_dict inside the loop."""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(found)
     return Candidate(
-        f"{percent(share)} of the training loop copies whole networks, in {function_name(where)}",
+        f"{percent(share)} of the training loop makes deep copies or copies of whole networks, in {function_name(where)}",
         where,
         "learn/state_copy",
         tuple(found),
-        evidence=(f"{percent(share)} in deepcopy, state_dict and load_state_dict",),
+        evidence=(f"{percent(share)} of the loop is in deepcopy, state_dict and load_state_dict",),
     )

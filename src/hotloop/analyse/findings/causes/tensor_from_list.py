@@ -1,11 +1,12 @@
 """Tensors built from lists of arrays.
 
-`torch.tensor([array, array, …])` and its like go through every number as a Python object.
+What to do: make one NumPy array first, or fill a preallocated one. For a list of tensors use `torch.stack`.
 
-Recognised by: time in tensor constructors whose argument is a list, measured directly, and at lines that build such lists.
+    obs = torch.tensor(arrays)                                    # before
+    obs = torch.from_numpy(np.stack(arrays).astype(np.float32))   # after: NumPy makes float64 of Python floats
 
-What to do: `torch.as_tensor(np.stack(list))` or `np.array` first, or keep one preallocated array.
-"""
+`torch.tensor([array, array, …])` and its like go through every number as a Python object. Recognised by: time in tensor
+constructors whose argument is a list, measured directly, and at lines that build such lists."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ....model.shard import WAIT
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, function_name, join, percent
 
-ACTION = "stack with NumPy first (torch.from_numpy(np.stack(...))) or preallocate"
+ACTION = "make one NumPy array first (torch.from_numpy(np.stack(...))), or fill a preallocated one"
 LEAST_SHARE = 0.10
 _TEXT = re.compile(r"torch\.(tensor|as_tensor|Tensor|FloatTensor|LongTensor|DoubleTensor|stack)\(\s*(\[|list\(|\w+\s*[,)])")
 
@@ -33,7 +34,7 @@ def find(e: Evidence) -> Candidate | None:
         "tensor_from_list",
         tuple(found),
         removes=0.93,
-        evidence=(f"{percent(e.share(direct))} measured directly in torch.tensor and its like, called with lists",),
+        evidence=(f"{percent(e.share(direct))} of the loop was measured in torch.tensor and its like, called with lists",),
     )
 
 

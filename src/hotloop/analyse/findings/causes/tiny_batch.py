@@ -1,11 +1,10 @@
 """Minibatches so small that overhead dominates.
 
-Each update carries a handful of samples, so the fixed cost of launching operations is most of it.
+What to do: larger minibatches with fewer updates (`batch_size=128` instead of 4). That changes how the agent learns, and the
+learning rate may have to grow: compare the return, not only the speed.
 
-Recognised by: the batch size of learning calls, and the share of the loop spent learning.
-
-What to do: larger minibatches with fewer updates.
-"""
+With a handful of samples, most of an update is the fixed cost of launching operations. Recognised by: the batch size of
+learning calls, and the share of the loop spent learning."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from ....model.phase import LEARN
 from ..evidence import Evidence
 from ..rule import Candidate, percent
 
-ACTION = "use larger minibatches and fewer updates"
+ACTION = "use larger minibatches and fewer updates (and check that the return does not suffer)"
 MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
 
 
@@ -31,5 +30,5 @@ def find(e: Evidence) -> Candidate | None:
         "learn",
         tuple(learning),
         removes=min(0.85, 1 - batch / ENOUGH),
-        evidence=(f"{e.updates:,} updates with a mean batch of {batch:.1f}",),
+        evidence=(f"{e.updates:,} updates with a mean batch of {batch:.1f} samples",),
     )

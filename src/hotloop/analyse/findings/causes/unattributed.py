@@ -1,11 +1,9 @@
-"""More than 5 % of the wall time has no owner.
+"""More than 5 % of the loop could not be assigned to anything.
 
-Neither a hooked call nor a span of yours covers this time, and it lies between no two events.
+What to do: find its lines in the report, and put `with profile("name"):` around them (`from hotloop import profile`).
 
-Recognised by: what is left of the main thread's lifetime.
-
-What to do: look at its lines in the report; put `with profile("name")` around what you want to see.
-"""
+HotLoop does not know what this time was for; your program need not be at fault. Recognised by: no known call and no span of
+yours covers it, and it lies between no two of them. A span around everything (`with profile("train"):`) does not count."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(e.where(lambda x: not x.labels))
     return Candidate(
-        f"{percent(share)} of the time has no owner",
+        f"{percent(share)} of the loop could not be assigned to anything",
         where,
         "(no span open)",
         (),

@@ -1,12 +1,9 @@
-"""Far more gradient work per env step than collection.
+"""Several gradient updates for every env step.
 
-The learner makes several updates for every step of the environment; the environment idles.
+What to do: if the algorithm does not need that ratio, update less often (stable-baselines3: `gradient_steps`) or with larger
+batches. Compare the return, not only the speed: methods such as REDQ are made for many updates a step.
 
-Recognised by: updates per env step, and the share of the loop spent learning.
-
-What to do: if the algorithm does not need that ratio, update less often or with larger batches; compare the return,
-not only the speed.
-"""
+The environment idles while the learner makes them. Recognised by: updates per env step and the share of learning."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""Process pipes cost more than the stepping they spread.
+"""Worker processes cost more than the stepping they do.
 
-Environments run in worker processes, but a step is so cheap that sending actions and observations through pipes, and waking
-processes, costs more than stepping all of them in one process.
+What to do: step the environments in one process, or give each worker many of them. Keep the workers if the environment cannot
+exist twice in one process.
 
-Recognised by: the time the main process spends in the vector environment against the time all workers together spend stepping.
+    envs = gym.make_vec(name, num_envs=8, vectorization_mode="async")   # before; stable-baselines3: SubprocVecEnv
+    envs = gym.make_vec(name, num_envs=8, vectorization_mode="sync")    # after; stable-baselines3: DummyVecEnv
 
-What to do: use the in-process vector environment (DummyVecEnv, SyncVectorEnv), or give each worker many environments.
-"""
+A step is so cheap that sending actions and observations through pipes, and waking processes, costs more than stepping all
+environments in one process. Recognised by: the time the main process spends in the vector environment against the time all
+workers together spend stepping."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ....model.finding import Gain
 from ..evidence import ENV_METHODS, Evidence, Slice, Where
 from ..rule import Candidate, percent, speedup
 
-ACTION = "step the environments in one process (DummyVecEnv, SyncVectorEnv), or put many of them into each worker"
+ACTION = "step the environments in one process (DummyVecEnv, SyncVectorEnv), or give each worker many of them"
 LEAST_LOST = 0.10
 
 
@@ -34,8 +36,8 @@ def find(e: Evidence) -> Candidate | None:
         return None
     where = _maker(e, steps)
     return Candidate(
-        f"{percent(share)} of the loop goes to exchanging data with {processes} worker processes whose stepping is worth "
-        f"{percent(inside)}",
+        f"{percent(share)} of the loop goes into stepping with {processes} worker processes; "
+        f"the same steps in one process would take about {percent(inside)}",
         where,
         "collect/env_step",
         tuple(steps),

@@ -1,16 +1,14 @@
-"""Compilation or start-up cost mistaken for steady state.
+"""The beginning of the run is slow: compilation or start-up.
+
+What to do: nothing, if it is the beginning of a long run; leave it out when you compare. Where compilations go on, keep shapes
+the same (pad the batch) or use `torch.compile(model, dynamic=True)`. What is made anew at every start can be kept in a file
+(`np.save`), or made with arrays.
 
 The first iterations are much slower than the rest: compilation, caches, lazily loaded libraries. Or `torch.compile` compiles
-again and again, because shapes or branches change. Or the script works for long before its first env step: a table, a map, a
-data set.
+again and again, because shapes or branches change. Or the script works long before its first env step: a table, a map.
 
 Recognised by: the time of the first iterations against the later ones; the time in compilations, and how many there were; the
-time of the script's own functions before the loop.
-
-What to do: nothing, if it is the beginning of a long run; leave it out when you compare. Where compilations go on, keep
-shapes the same (pad the batch) or compile with `dynamic=True`. What is made anew at every start can be kept in a file, or made
-with arrays.
-"""
+time of the script's own functions before the loop."""
 
 from __future__ import annotations
 
@@ -41,14 +39,14 @@ def _compiling(e: Evidence) -> Candidate | None:
     place = next((p for places in stacks for p in reversed(places) if e.is_yours(p)), None)
     breaks = e.facts.get("graph_breaks", 0)
     return Candidate(
-        f"torch.compile compiled {compiles.calls:,} times, {percent(share)} of the loop and that together",
+        f"torch.compile compiled {compiles.calls:,} times, which is {percent(share)} of the loop and the compiling together",
         Where(place.file, place.line, place.function) if place else Where(),
         "start-up/compile",
         (),
         share=share,
         gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
         evidence=(f"{compiles.busy_ns / 1e9:.1f} s in compilations", f"{breaks} graph breaks"),
-        action="keep shapes the same or compile with dynamic=True, if it goes on compiling",
+        action="if it goes on compiling, keep shapes the same or compile with dynamic=True",
     )
 
 
@@ -63,14 +61,14 @@ def _slow_beginning(e: Evidence) -> Candidate | None:
         return None
     where = e.blame(e.slices) if e.slices else Where()
     return Candidate(
-        f"the first {found.iterations} iterations took {percent(share)} of the loop more than as many later ones, "
-        f"{found.seconds / found.iterations / max(1e-9, usual_s):.1f} × as long each",
+        f"the first {found.iterations} iterations took {percent(share)} of the loop more than later ones would: "
+        f"each took {found.seconds / found.iterations / max(1e-9, usual_s):.1f} × as long",
         where,
         "warm-up",
         (),
         share=share,
         gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
-        evidence=(f"steady from iteration {found.iterations} on",),
+        evidence=(f"from iteration {found.iterations} on the time is steady",),
     )
 
 
@@ -88,13 +86,13 @@ def _long_preparation(e: Evidence) -> Candidate | None:
         lines[Where(place.file, place.line, place.function)] += stack.count
     where = lines.most_common(1)[0][0]
     return Candidate(
-        f"before the first env step the script's own code takes {percent(share)} of that and the loop together, most in "
+        f"the script's own code before the first env step takes {percent(share)} of that time and the loop together, most in "
         f"{function_name(where)}",
         where,
         "start-up",
         (),
         share=share,
         gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
-        evidence=(f"{samples:,} looks at it before the loop began",),
-        action="keep what is made there in a file, or make it with arrays; a long run is not affected",
+        evidence=(f"it was seen in {samples:,} stack samples before the loop began",),
+        action="keep what it makes in a file, or make it with arrays; a long run is not affected",
     )

@@ -1,12 +1,11 @@
-"""Counters disagree with the work done.
+"""The script's step counter is not the number of env steps.
 
-The script's own step counter (as it logs it) is not the number of env steps taken: a vector step counted as one, frames counted
-as steps.
+What to do: `global_step += envs.num_envs` instead of `global_step += 1`. Schedules, logging and evaluation that go by the
+counter then come num_envs times as soon: adapt them. If you mean to count vector steps, say so where a budget is stated.
 
-Recognised by: the step the script passes to its logger against the env steps counted here.
-
-What to do: count num_envs per vector step, and state which of the two a budget means.
-"""
+A step of a vector environment is counted as one. Nothing is slow, but the run is longer than its budget says, and its curves
+cannot be compared. Recognised by: the step the script passes to its logger against the env steps that HotLoop counted, or a
+line beside the vector step that adds one to a counter of steps."""
 
 from __future__ import annotations
 

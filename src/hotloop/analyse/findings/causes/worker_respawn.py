@@ -1,11 +1,15 @@
 """Workers, pools or environments recreated every iteration.
 
-Process pools, worker processes or vector environments are started anew inside the loop.
+What to do: make them once, before the loop, and send them what changes, such as the weights. For a DataLoader:
+`persistent_workers=True`.
 
-Recognised by: time in starting and ending workers and making environments after training began, and how often.
+    for _ in range(rounds):                              # before
+        with Pool(8) as pool: games = pool.map(play, jobs)
+    with Pool(8) as pool:                                # after
+        for _ in range(rounds): games = pool.map(play, jobs)
 
-What to do: make them once, before the loop, and keep them.
-"""
+The loop waits until they have started. Recognised by: time in starting and ending workers and making environments after
+training began, and how often."""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from ....model.shard import WAIT
 from ..evidence import Evidence
 from ..rule import Candidate, function_name, join, percent
 
-ACTION = "make them once before the loop and keep them"
+ACTION = "start workers, pools and environments once, before the loop, and keep them"
 LEAST_SHARE, LEAST_STARTS = 0.10, 4
 _LABELS = ("worker_start", "env_make")
 _FILES = ("multiprocessing/", "concurrent/futures/process", "subprocess.py", "popen_fork")
