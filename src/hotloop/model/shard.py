@@ -106,12 +106,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a function, as the sampler saw it."""
+    """A line of a function."""
 
-    file: str
-    function: str
-    line: int
-    first_line: int
+    file: str = ""
+    function: str = ""
+    line: int = 0
+    first_line: int = 0  # of the function; 0: not known
 
 
 class Env(NamedTuple):

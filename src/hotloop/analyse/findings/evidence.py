@@ -48,16 +48,6 @@ class Slice:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The place a finding names."""
-
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    ns: float = 0.0
-
-
 class Evidence:
     def __init__(self, diagnosis: Diagnosis) -> None:
         self.session, self.diagnosis = diagnosis.session, diagnosis
@@ -172,12 +162,12 @@ class Evidence:
         """The innermost place in the user's own code, if there is one."""
         return next((p for p in reversed(places) if self.is_yours(p)), None)
 
-    def is_script(self, where: Where) -> bool:
+    def is_script(self, where: m.Place) -> bool:
         return bool(where.file) and owner_of(where.file) == YOURS
 
     # ---- places ----
 
-    def blame(self, slices: Sequence[Slice], inside: Iterable[str] = (), share: float = 0.5) -> Where:
+    def blame(self, slices: Sequence[Slice], inside: Iterable[str] = (), share: float = 0.5) -> m.Place:
         """The innermost function of the user's that holds at least this share of the time, with its line that holds most.
         `inside`: only functions called from one of that name, and these."""
         totals: Counter[tuple[str, str]] = Counter()
@@ -204,9 +194,9 @@ class Evidence:
         whole = sum(x.ns for x in slices)
         large = [key for key in totals if totals[key] >= share * whole] or [totals.most_common(1)[0][0]]
         key = max(large, key=lambda k: depths[k][0] / max(1e-9, depths[k][1]))
-        return Where(key[0], lines[key].most_common(1)[0][0], key[1], totals[key])
+        return m.Place(*key, lines[key].most_common(1)[0][0])
 
-    def _library(self, slices: Sequence[Slice], names: Iterable[str] = ()) -> Where:
+    def _library(self, slices: Sequence[Slice], names: Iterable[str] = ()) -> m.Place:
         """Without code of the user's in the stacks: the innermost function of the RL or environment library that holds most,
         else where the samples end."""
         whole = sum(x.ns for x in slices)
@@ -226,13 +216,10 @@ class Evidence:
         large = [key for key in totals if totals[key] >= 0.5 * whole]
         if large:
             key = max(large, key=lambda k: latest[k])
-            return Where(key[0], latest[key][1], key[1], totals[key])
-        if not ends:
-            return Where()
-        place, ns = ends.most_common(1)[0]
-        return Where(place.file, place.line, place.function, ns)
+            return m.Place(*key, latest[key][1])
+        return ends.most_common(1)[0][0] if ends else m.Place()
 
-    def function_slices(self, where: Where) -> list[Slice]:
+    def function_slices(self, where: m.Place) -> list[Slice]:
         """Everything that runs in or below a function."""
         wanted = where.file, where.function
         return [x for x in self.slices if any((p.file, plain_function(p.function)) == wanted for p in x.places)]

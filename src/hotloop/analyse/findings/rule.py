@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...model.finding import Gain
-from .evidence import Evidence, Slice, Where
+from ...model.shard import Place
+from .evidence import Evidence, Slice
 
 MOST_GAIN = 100.0
 
@@ -19,7 +20,7 @@ MOST_GAIN = 100.0
 @dataclass(frozen=True, slots=True)
 class Candidate:
     title: str
-    where: Where
+    where: Place
     span: str
     slices: tuple[Slice, ...] = ()  # the time it explains; nobody else may claim it
     share: float | None = None  # where it is not the slices' time
@@ -61,7 +62,7 @@ def join(*groups: Iterable[Slice]) -> list[Slice]:
     return list({x.index: x for group in groups for x in group}.values())
 
 
-def function_name(where: Where) -> str:
+def function_name(where: Place) -> str:
     return where.function or "the script"
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 
 from ....model.phase import LEARN
-from ..evidence import Evidence, Where
+from ....model.shard import Place
+from ..evidence import Evidence
 from ..rule import Candidate, percent
 
 ACTION = "remove set_detect_anomaly(True); use it only to hunt a NaN"
@@ -35,10 +36,10 @@ def find(e: Evidence) -> Candidate | None:
     )
 
 
-def _call(e: Evidence) -> Where | None:
+def _call(e: Evidence) -> Place | None:
     for file, source in e.session.sources.items():
         for line, text in source.text.items():
             if _CALL.search(text):
                 inside = [f for f in source.functions if f[1] <= line <= f[2]]
-                return Where(file, line, inside[-1][0] if inside else "<module>")
+                return Place(file, inside[-1][0] if inside else "<module>", line)
     return None

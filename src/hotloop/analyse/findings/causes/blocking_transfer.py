@@ -15,7 +15,8 @@ time the host waited in copies of more than 16 KB, line by line. Only on CUDA.""
 
 from __future__ import annotations
 
-from ..evidence import Evidence, Where
+from ....model.shard import Place
+from ..evidence import Evidence
 from ..rule import Candidate, percent
 from .sync_in_loop import MOST_BYTES as SMALL_BYTES
 from .sync_in_loop import said, slices_at
@@ -36,7 +37,7 @@ def find(e: Evidence) -> Candidate | None:
     pinned = sum(t.pinned for t in lines) / sum(t.count for t in lines)
     return Candidate(
         f"{percent(share)} of the loop goes into copies between host and GPU; most at {top.call} in {top.function}",
-        Where(top.file, top.line, top.function, top.ns),
+        Place(top.file, top.function, top.line),
         "learn" if e.updates else "collect",
         tuple(slices_at(e, lines)),
         share=share,

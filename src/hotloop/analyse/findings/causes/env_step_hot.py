@@ -33,5 +33,8 @@ def find(e: Evidence) -> Candidate | None:
         where,
         "collect/env_step",
         tuple(steps),
-        evidence=(f"a step takes {step_us:,.0f} µs", f"{percent(where.ns / e.loop_ns)} of the loop is in this function"),
+        evidence=(
+            f"a step takes {step_us:,.0f} µs",
+            f"{percent(e.share(e.function_slices(where)))} of the loop is in this function",
+        ),
     )

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from ....model import phase as ph
 from ....model import shard as m
 from ....model.finding import Gain
+from ....model.shard import Place
 from ...lines import AT_WORK, Stack
-from ..evidence import Evidence, Where
+from ..evidence import Evidence
 from ..rule import Candidate, percent, predict
 
 ACTION = "let that thread block instead of polling, do its work less often, or move it into a process"
@@ -151,7 +152,7 @@ def _count(stacks: Iterable[Stack]) -> int:
     return sum(x.count for x in stacks)
 
 
-def _most_seen(e: Evidence, stacks: Sequence[Stack]) -> Where:
+def _most_seen(e: Evidence, stacks: Sequence[Stack]) -> Place:
     """The function of the user's these are most in, else the innermost; with its line that is seen most."""
     seen: Counter[tuple[str, str]] = Counter()
     lines: dict[tuple[str, str], Counter[int]] = {}
@@ -161,4 +162,4 @@ def _most_seen(e: Evidence, stacks: Sequence[Stack]) -> Where:
         seen[key] += x.count
         lines.setdefault(key, Counter())[own.line] += x.count
     ((file, function), _), *_ = seen.most_common(1)
-    return Where(file, lines[file, function].most_common(1)[0][0], function)
+    return Place(file, function, lines[file, function].most_common(1)[0][0])

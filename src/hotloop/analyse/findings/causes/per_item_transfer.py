@@ -15,7 +15,8 @@ import re
 from collections import Counter
 
 from ....model.phase import EVAL
-from ..evidence import Evidence, Slice, Where
+from ....model.shard import Place
+from ..evidence import Evidence, Slice
 from ..rule import Candidate, function_name, percent
 
 ACTION = "convert the whole batch once (.cpu().numpy()) and compute on the array"
@@ -40,7 +41,7 @@ def find(e: Evidence) -> Candidate | None:
     )
 
 
-def _counted(e: Evidence, where: Where) -> tuple[str, ...]:
+def _counted(e: Evidence, where: Place) -> tuple[str, ...]:
     """How often the tensors' own methods were called in that function, where that was counted."""
     calls: Counter[str] = Counter()
     for t in e.diagnosis.reads:

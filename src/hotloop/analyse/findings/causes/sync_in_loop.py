@@ -14,7 +14,8 @@ Recognised by: counting such calls on tensors on a GPU, with the time the host s
 from __future__ import annotations
 
 from ....model.device import Transfer
-from ..evidence import Evidence, Slice, Where
+from ....model.shard import Place
+from ..evidence import Evidence, Slice
 from ..rule import Candidate, percent
 
 ACTION = "keep results on the GPU and read them once per iteration, not at every update or step"
@@ -34,7 +35,7 @@ def find(e: Evidence) -> Candidate | None:
     top = lines[0]
     return Candidate(
         f"the host waits for the GPU {calls:,} times, {percent(share)} of the loop; most at {top.call} in {top.function}",
-        Where(top.file, top.line, top.function, top.ns),
+        Place(top.file, top.function, top.line),
         "learn" if e.updates else "collect",
         tuple(slices_at(e, lines)),
         share=min(share, max(0.0, 1.0 - devices.busy_least)),  # the device has its work to do all the same

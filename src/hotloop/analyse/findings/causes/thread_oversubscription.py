@@ -8,7 +8,7 @@ per core. Recognised by: more threads than cores; or several where network calls
 
 from __future__ import annotations
 
-from ..evidence import Evidence, Where
+from ..evidence import Evidence
 from ..rule import Candidate, percent, predict
 
 ACTION = "call torch.set_num_threads(1) in every process (or set OMP_NUM_THREADS=1), and measure again"
@@ -28,7 +28,7 @@ def find(e: Evidence) -> Candidate | None:
     where = e.blame(tensor)
     return Candidate(
         f"torch uses {threads:.0f} threads on {cores} cores, too many here; tensor work is {percent(share)} of the loop",
-        where if where.file else Where(),
+        where,
         "learn",
         tuple(tensor),
         share=lost,

@@ -13,7 +13,8 @@ workers together spend stepping."""
 from __future__ import annotations
 
 from ....model.finding import Gain
-from ..evidence import ENV_METHODS, Evidence, Slice, Where
+from ....model.shard import Place
+from ..evidence import ENV_METHODS, Evidence, Slice
 from ..rule import Candidate, percent, speedup
 
 ACTION = "step the environments in one process (DummyVecEnv, SyncVectorEnv), or give each worker many of them"
@@ -55,6 +56,6 @@ def _exchange(e: Evidence) -> list[Slice]:
     return e.where(lambda x: any("connection.py" in p.file for p in x.places) or x.label == "(waiting: pipe)")
 
 
-def _maker(e: Evidence, steps: list[Slice]) -> Where:
+def _maker(e: Evidence, steps: list[Slice]) -> Place:
     where = e.blame(steps, ENV_METHODS)
     return where if where.file else e.blame(steps)

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections import Counter
 
 from ....model.finding import Gain
-from ..evidence import Evidence, Where
+from ....model.shard import Place
+from ..evidence import Evidence
 from ..rule import Candidate, function_name, percent
 
 ACTION = "leave the first iterations out when you compare; a long run is not affected"
@@ -40,7 +41,7 @@ def _compiling(e: Evidence) -> Candidate | None:
     breaks = e.facts.get("graph_breaks", 0)
     return Candidate(
         f"torch.compile compiled {compiles.calls:,} times, which is {percent(share)} of the loop and the compiling together",
-        Where(place.file, place.line, place.function) if place else Where(),
+        place or Place(),
         "start-up/compile",
         (),
         share=share,
@@ -59,7 +60,7 @@ def _slow_beginning(e: Evidence) -> Candidate | None:
     share = (found.seconds - found.iterations * usual_s) * 1e9 / e.loop_ns
     if share < LEAST_SHARE:
         return None
-    where = e.blame(e.slices) if e.slices else Where()
+    where = e.blame(e.slices) if e.slices else Place()
     return Candidate(
         f"the first {found.iterations} iterations took {percent(share)} of the loop more than later ones would: "
         f"each took {found.seconds / found.iterations / max(1e-9, usual_s):.1f} × as long",
@@ -80,10 +81,9 @@ def _long_preparation(e: Evidence) -> Candidate | None:
     share = samples / max(1, samples + sum(x.count for x in main if not x.early))
     if samples < LEAST_SAMPLES or share < LEAST_SHARE:
         return None
-    lines: Counter[Where] = Counter()
+    lines: Counter[Place] = Counter()
     for stack in own:
-        place = stack.places[-1]
-        lines[Where(place.file, place.line, place.function)] += stack.count
+        lines[stack.places[-1]] += stack.count
     where = lines.most_common(1)[0][0]
     return Candidate(
         f"the script's own code before the first env step takes {percent(share)} of that time and the loop together, most in "

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 
 from ....model.finding import Gain
-from ..evidence import ENV_METHODS, Evidence, Where
+from ....model.shard import Place
+from ..evidence import ENV_METHODS, Evidence
 from ..rule import Candidate
 
 ACTION = "count env steps as vector steps × environments, everywhere"
@@ -41,7 +42,7 @@ def find(e: Evidence) -> Candidate | None:
     )
 
 
-def _counting_line(e: Evidence) -> tuple[Where, bool] | None:
+def _counting_line(e: Evidence) -> tuple[Place, bool] | None:
     """A line near a vector step that adds one to a counter of steps, and whether a loop or a condition ends at that counter."""
     callers = set()
     for piece in e.where_label("env_step"):
@@ -58,5 +59,5 @@ def _counting_line(e: Evidence) -> tuple[Where, bool] | None:
                 last = next((b for _, a, b in source.functions if a == first), line + 60)
                 text = "\n".join(source.text.get(n, "") for n in range(first, last + 1))
                 ends = re.search(rf"(while|if)\b[^\n]*\b{re.escape(found['name'])}\b\s*(<|>=|>|==)", text)
-                return Where(file, near, function), bool(ends)
+                return Place(file, function, near), bool(ends)
     return None
