@@ -2,6 +2,7 @@
 
     python benchmarks/examples.py [PAIRS]        (pip install -c constraints.txt ".[demo]"; about two minutes a pair)
 
+Every session is also drawn in all views, which must say the same (tests/one_answer.py).
 Counted: spans × calibrated cost ÷ wall. In turns: processor time with ÷ without, ABBA, the median over the pairs; processor
 time, because the machines are shared.
 """
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import Table
 from hotloop.analyse.diagnosis import diagnose
 from hotloop.store.reader import read_session
+from tests.one_answer import check_one_answer
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = {
@@ -60,11 +62,13 @@ def run(name: str, on: bool) -> tuple[float, list[tuple[float, float, float]]]:
 
 
 def counted(path: Path) -> tuple[float, float, float]:
-    """Spans × cost ÷ wall, coverage, profiler share of a session."""
-    report = diagnose(read_session(path))
+    """Spans × cost ÷ wall, coverage, profiler share of a session; all its views must say the same."""
+    session = read_session(path)
+    check_one_answer(session)
+    report = diagnose(session)
     cost_ns = report.quality.recorded * report.quality.own_cost_ns
     profiler = report.ledger.balances[0].profiler_ns / report.wall_ns
-    return cost_ns / report.wall_ns * 100, report.coverage * 100, profiler * 100
+    return cost_ns / report.wall_ns * 100, report.numbers.coverage * 100, profiler * 100
 
 
 def main() -> int:
