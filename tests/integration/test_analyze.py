@@ -134,6 +134,28 @@ def test_a_session_its_own_report_and_its_raw_data_tell_the_same(run, capsys):
     assert math.fsum(c["time_percent"] for c in (*saved["categories"].values(), *saved["beside"].values())) <= 100 + 1e-6
 
 
+def test_what_to_change_is_what_the_findings_of_the_report_say(tmp_path, capsys):
+    finding = {"cause": "render-in-loop", "title": "drawing takes 60 %", "action": "draw at the size the network sees"}
+    hostile = [
+        {"cause": 3},
+        "x",
+        {"cause": "a", "title": None, "action": ""},
+        {"cause": "b", "title": "\x1b[31m", "action": "c"},
+    ]
+    path = tmp_path / "profiling_report.json"
+    ours = {"wall_time": 200.0, "findings": [finding, *hostile]}
+    operations = {name: {**row, "share": 0.2, "self_time": 1.0} for name, row in FOREIGN.items()}
+    path.write_text(json.dumps(report(operations, **ours)))
+    assert main(["analyze", "-i", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert " 1. render-in-loop: drawing takes 60 %; draw at the size the network sees" in text
+    assert text.count(" 2. ") >= 1
+    assert "\x1b" not in text
+    path.write_text(json.dumps(report(FOREIGN, findings=[finding])))  # without a wall time it is not ours
+    assert main(["analyze", "-i", str(path)]) == 0
+    assert "render-in-loop" not in capsys.readouterr().out
+
+
 def test_threads_never_push_a_share_above_the_wall_time(run, capsys):
     done = run("""
         import threading, time

@@ -1,10 +1,11 @@
-"""The bottleneck analysis: a score, levels and a category for every operation, and what to do about those that deserve it.
+"""The bottleneck analysis: a score, levels and a category for every operation, and where the time of those that deserve it is.
 
 What lives here: a listing in, a frozen `Analysis` out; no I/O, no formatting.
     score     0.4·time% + 0.3·min(avg ms, 100) + 0.15·min(peak MB / 100, 10) + 0.15·min(GPU peak MB / 100, 10)
     time%     ours: union / wall, never above 100. A foreign report knows no wall time: of the sum of all its operations,
               in which nested operations count more than once.
     category  ours: own wall time, so that nothing counts twice. A foreign report has inclusive totals only.
+What to change is for the findings to say, which a report of ours brings along: a name tells no cause.
 Invariant: what `min_calls` leaves out of the ranking stays in `rare`, in the categories and in every total.
 """
 
@@ -16,11 +17,12 @@ from math import fsum
 
 from ..model.ledger import INFERRED, PROFILER, UNATTRIBUTED, WAITING
 from ..model.listing import GARBAGE, STARTING, Entry, Listing, Own
-from .advice import CRITICAL, GPU_MEMORY, MEMORY, SLOW, sentences_for
 from .categories import categorise
 
 NOT_AT_WORK = "not at work"  # waiting, unattributed or profiler, where the source does not tell them apart
+CRITICAL, SLOW, MEMORY, GPU_MEMORY = "CRITICAL", "SLOW", "MEMORY", "GPU MEMORY"
 CRITICAL_PERCENT, SLOW_MS, LARGE_MB = 30.0, 100.0, 100.0
+CONTAINER = 0.25  # an operation that holds less than this part of its time itself
 LEAST_GAIN_PERCENT = 2.0  # what `hotloop ab` calls no difference, by default
 
 
@@ -53,7 +55,7 @@ class Category:
 class Advice:
     operation: Bottleneck
     gain_percent: float  # at most, of what 100 % is
-    sentences: tuple[str, ...]
+    text: str  # where its time is, if not in its own running code
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,21 @@ def _worth_it(advice: Iterable[Advice]) -> Iterable[Advice]:
 def _advise(b: Bottleneck, base_s: float) -> Advice:
     waiting_known = b.own is not None and b.own.waiting_s is not None
     gain = min(b.own_percent, b.time_percent) if waiting_known and b.own_percent is not None else b.time_percent
-    return Advice(b, gain, sentences_for(b.category, b.levels, b.time_percent / 100 * base_s, b.own))
+    return Advice(b, gain, _see_through(b.own, b.time_percent / 100 * base_s) if b.own else "")
+
+
+def _see_through(own: Own, time_s: float) -> str:
+    """Where an operation's time really is, when it is not in its own running code."""
+    waiting_s = own.waiting_s or 0.0
+    if own.self_s + waiting_s + own.outside_s < CONTAINER * time_s:
+        if own.waiting_s is None:
+            return "Little of its time is its own code: look at what it calls, or waits for, first."
+        return "Little of its time is its own: look at the operations it calls first."
+    if own.outside_s > own.self_s + waiting_s:
+        return "Much of its time lies in none of its parts: put spans around the rest of its body to see what it is."
+    if waiting_s > own.self_s:
+        return "It mostly waits: speed up what it waits for (a worker, a server, a lock, a sleep), or do other work meanwhile."
+    return ""
 
 
 def _rate(e: Entry, base_s: float, patterns: Sequence[tuple[str, str]]) -> Bottleneck:

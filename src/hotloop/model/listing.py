@@ -72,6 +72,7 @@ class Listing:
     losses: dict[str, int] | None = None
     own_cost: OwnCost | None = None
     lower_bounds: int = 0  # operations whose share is a lower bound
+    findings: tuple[str, ...] = ()  # a sentence each, largest gain first; only our reports have any
     problems: tuple[str, ...] = ()
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import fsum
 from unicodedata import combining, east_asian_width
 
-from ..analyse.advice import CRITICAL, GPU_MEMORY, MEMORY, SLOW
-from ..analyse.bottlenecks import NOT_AT_WORK, Advice, Analysis, Bottleneck
+from ..analyse.bottlenecks import CRITICAL, GPU_MEMORY, MEMORY, NOT_AT_WORK, SLOW, Advice, Analysis, Bottleneck
 from ..model.ledger import UNATTRIBUTED
 from ..printing.text import escape, join, losses_text, own_cost_text
 
@@ -23,7 +22,7 @@ _BAR = 20
 
 
 def analysis_text(analysis: Analysis, width: int = 80) -> str:
-    """The ranking, the categories, what to do, and how far to trust it."""
+    """The ranking, the categories, why, where to look, and how far to trust it."""
     listing = analysis.listing
     parts = [f"{len(listing.entries)} operation{'s' * (len(listing.entries) != 1)}"]
     if listing.wall_s is not None:
@@ -36,6 +35,7 @@ def analysis_text(analysis: Analysis, width: int = 80) -> str:
         ["BOTTLENECK ANALYSIS: " + fit(escape(listing.source), width - 21).rstrip(), join(parts, width)],
         _table(analysis, width),
         _categories(analysis, width),
+        _findings(analysis, width),
         _advice(analysis, width),
         _trust(analysis, width),
     ]
@@ -170,6 +170,14 @@ def _base_text(analysis: Analysis) -> str:
 # ---- advice and trust ----
 
 
+def _findings(analysis: Analysis, width: int) -> list[str]:
+    """What to change, as the report brought it along."""
+    lines = ["FINDINGS:"] if analysis.listing.findings else []
+    for number, text in enumerate(analysis.listing.findings, 1):
+        lines += textwrap.wrap(escape(text), width, initial_indent=f"{number:>2}. ", subsequent_indent="    ")
+    return lines
+
+
 def _advice(analysis: Analysis, width: int) -> list[str]:
     if not analysis.advice:
         return (
@@ -188,7 +196,7 @@ def _one_advice(number: int, advice: Advice, analysis: Analysis, width: int) -> 
     tail = f"  [{fit(escape(b.category), 16).rstrip()}]  {', '.join(b.levels)}"
     head = f"{number:>2}. "
     lines = [head + fit(printable(b.name), width - len(head) - _columns(tail)).rstrip() + tail]
-    for text in (_facts(advice, analysis), *advice.sentences):
+    for text in filter(None, (_facts(advice, analysis), advice.text)):
         lines += textwrap.wrap(text, width, initial_indent="    ", subsequent_indent="    ")
     return lines
 

@@ -36,7 +36,7 @@ def detailed_data(analysis: Analysis, raw_data: dict[str, Any]) -> dict[str, Any
                     **pick(a.operation, "name category"),
                     "levels": list(a.operation.levels),
                     "gain_percent": a.gain_percent,
-                    "text": " ".join(a.sentences),
+                    "text": a.text,
                 }
                 for a in analysis.advice
             ],

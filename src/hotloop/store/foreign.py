@@ -7,6 +7,7 @@ believed. An operation whose time or calls make no sense is left out, with a sen
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ MAX_COUNT = 1 << 63
 MAX_DEPTH = 32
 MAX_VALUES = 1_000_000  # ten thousand operations have a fifth of that
 MAX_PROBLEMS = 20
+MAX_FINDINGS = 20
 _EXPECTED = "give a session directory, or a profiling_report.json"
 
 
@@ -98,8 +100,18 @@ def _list(source: str, summary: dict[str, Any], operations: dict[str, Any]) -> L
         losses=_losses_of(quality),
         own_cost=_own_cost_of(quality),
         lower_bounds=int(_or_none(summary, "lower_bounds", MAX_COUNT) or 0),
+        findings=tuple(_findings_of(summary)) if wall_s is not None else (),
         problems=tuple(problems),
     )
+
+
+def _findings_of(summary: dict[str, Any]) -> Iterator[str]:
+    said = summary.get("findings")
+    for row in said[:MAX_FINDINGS] if isinstance(said, list) else ():
+        texts = [row.get(key) for key in ("cause", "title", "action")] if isinstance(row, dict) else [None]
+        if all(isinstance(text, str) for text in texts):
+            cause, title, action = (text[:300] for text in texts)
+            yield f"{cause}: {title}; {action}"
 
 
 def _entry(name: str, row: Any, ours: bool, own_known: bool, problems: list[str]) -> Entry:
