@@ -19,10 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.one_answer import check_one_answer
+
 from benchmarks.measure import Table
 from hotloop.analyse.diagnosis import diagnose
 from hotloop.store.reader import read_session
-from tests.one_answer import check_one_answer
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = {

@@ -9,8 +9,9 @@ import numpy as np
 from benchmarks.measure import Table
 from benchmarks.statistics.noise import NOISES, make_runs, normal
 
+from hotloop.analyse.changes import WarmUp
 from hotloop.analyse.compare import Comparison, compare_runs
-from hotloop.analyse.runs import Run, WarmedUp
+from hotloop.analyse.runs import Run
 
 ALARMS = (0.03, 0.07)
 COVERAGE = (0.93, 0.97)
@@ -78,8 +79,8 @@ def claim(table: Table, count: int) -> None:
             parts = {"data_collection": int(0.69 * seconds * 1e9), "training_loop": int(0.31 * seconds * 1e9)}
             run = Run(
                 name="", start_s=float(i), unit="iterations", work=5, all_work=5, total_ns=sum(parts.values()),
-                components=parts, row_ns=batches, row_weights=np.ones(5), warm_up=WarmedUp(0, True, ""),
-                dropped_share=0.0, profiler_share=0.0, host={}, script="", commit="",
+                components=parts, row_ns=batches, row_weights=np.ones(5), warm_up=WarmUp(0, 0.0, True, ""),
+                dropped_share=0.0, profiler_share=0.0, host={}, script="",
             )  # fmt: skip
             sides.append([run])
         c = compare_runs(*sides, margin=0.012)

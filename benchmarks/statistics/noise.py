@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.analyse.runs import Run, WarmedUp
+from hotloop.analyse.changes import WarmUp
+from hotloop.analyse.runs import Run
 from hotloop.experiment.schedule import make_schedule
 
 Floats = NDArray[np.float64]
@@ -79,8 +80,8 @@ def make_runs(
             Run(
                 name=f"{slot.number}", start_s=float(slot.number), unit="env_steps", work=ITERATIONS, all_work=ITERATIONS,
                 total_ns=sum(components.values()), components=components, row_ns=rows, row_weights=np.ones(ITERATIONS),
-                warm_up=WarmedUp(0, True, ""), dropped_share=0.0, profiler_share=0.01, host=HOST, script="train.py",
-                commit="", pair=slot.round,
+                warm_up=WarmUp(0, 0.0, True, ""), dropped_share=0.0, profiler_share=0.01, host=HOST, script="train.py",
+                pair=slot.round,
             )
         )  # fmt: skip
     return arms["A"], arms["B"]

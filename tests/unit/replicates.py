@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotloop.analyse.runs import Run, WarmedUp
+from hotloop.analyse.changes import WarmUp
+from hotloop.analyse.runs import Run
 
 HOST = {"cpu": "one", "usable_cores": 2, "machine": "x", "python": "3.11", "release": "6"}
 
@@ -15,8 +16,8 @@ def run(number: int, components: dict[str, int], work: int = 100, pair: int | No
     values = {
         "name": f"run{number}", "start_s": float(number), "unit": "env_steps", "work": work, "all_work": work,
         "total_ns": total, "components": components, "row_ns": np.full(10, total / work), "row_weights": np.ones(10),
-        "warm_up": WarmedUp(3, True, ""), "left_out": 3, "dropped_share": 0.0, "profiler_share": 0.01, "host": HOST,
-        "script": "train.py", "commit": "", "pair": pair, "spans": components,
+        "warm_up": WarmUp(3, 0.0, True, ""), "left_out": 3, "dropped_share": 0.0, "profiler_share": 0.01, "host": HOST,
+        "script": "train.py", "pair": pair, "spans": components,
     }  # fmt: skip
     return Run(**{**values, **more})
 

@@ -14,11 +14,12 @@ from hotloop.analyse.diagnosis import diagnose
 from hotloop.analyse.operators import fold_operators
 from hotloop.errors import UnreadableError, UsageError
 from hotloop.model import device as d
+from hotloop.model.device import TraceRow
 from hotloop.model.trace import parse_trace, trace_settings
 from hotloop.present.json import report_data
 from hotloop.present.terminal import report_text
 from hotloop.store.devices import read_devices
-from hotloop.store.operators import TraceRow, read_ops, read_trace, write_ops
+from hotloop.store.operators import read_ops, read_trace, write_ops
 
 from .loops import FILE, MS, make_session
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from hotloop.analyse import stats
+from hotloop.analyse.trend import correct_by_holm
 
 
 def test_pairs_and_sets_are_scipys_tests():
@@ -51,13 +52,13 @@ def test_runs_that_do_not_vary_give_no_warning_and_no_nan():
 
 
 def test_holm_is_never_below_the_p_values_and_keeps_their_order():
-    assert stats.correct_by_holm([0.001, 0.5, 0.02]) == [0.003, 0.5, 0.04]
-    assert stats.correct_by_holm([]) == []
+    assert correct_by_holm([0.001, 0.5, 0.02]) == [0.003, 0.5, 0.04]
+    assert correct_by_holm([]) == []
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_holm_stays_between_the_value_and_one(values):
-    corrected = stats.correct_by_holm(values)
+    corrected = correct_by_holm(values)
     assert all(p <= c <= 1 for p, c in zip(values, corrected, strict=True))
 
 

@@ -19,6 +19,7 @@ from . import stats
 from .refusals import Quality, find_refusals, judge_quality
 from .runs import OWN, UNTRACKED, Floats, Run
 from .stats import Interval
+from .trend import correct_by_holm
 
 FASTER, SLOWER, EQUIVALENT, UNDECIDED = "faster", "slower", "equivalent", "undecided"
 LEAST_RUNS = 5  # a side, for a verdict
@@ -201,7 +202,7 @@ def _attribute(a: Sequence[Run], b: Sequence[Run], method: str, margin: float) -
     else:
         found = stats.estimate(left, right, method)
     known = [x.p for x in found[1:] if x.p is not None]
-    corrected: list[float | None] = [*stats.correct_by_holm(known)] if len(known) == len(names) else [None] * len(names)
+    corrected: list[float | None] = [*correct_by_holm(known)] if len(known) == len(names) else [None] * len(names)
     bound = margin * sum(means[0])
     few = min(len(a), len(b)) < LEAST_RUNS
 

@@ -10,37 +10,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 
-from ..model.device import COPY, CPU_OP, KERNEL, Operator, Operators
+from ..model.device import COPY, CPU_OP, KERNEL, RUNTIME, SPAN, Operator, Operators, TraceRow
 from ..model.phase import DECIDING, PHASE_NAMES
 from .unions import union_ns
 
 _PHASES = frozenset(name for name in PHASE_NAMES if name)
 _DECIDING = frozenset(PHASE_NAMES[code] for code in DECIDING)
-SPAN, RUNTIME = "span", "runtime"
 
 
-class Row(Protocol):
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def tid(self) -> int: ...
-    @property
-    def start_ns(self) -> int: ...
-    @property
-    def dur_ns(self) -> int: ...
-    @property
-    def correlation(self) -> int: ...
-
-
-def fold_operators(rows: Sequence[Row], iterations: int) -> Operators:
+def fold_operators(rows: Sequence[TraceRow], iterations: int) -> Operators:
     """`rows` in the order of their start, outer ones first."""
-    by_thread: dict[int, list[Row]] = defaultdict(list)
+    by_thread: dict[int, list[TraceRow]] = defaultdict(list)
     for row in rows:
         if row.kind == SPAN:
             by_thread[row.tid].append(row)
@@ -73,7 +56,7 @@ class _Lane:
     """The spans of one thread as a line of stretches, each with one label: the innermost that names a phase, else the
     innermost."""
 
-    def __init__(self, spans: Sequence[Row]) -> None:
+    def __init__(self, spans: Sequence[TraceRow]) -> None:
         self.ns = sum(span.dur_ns for span in spans)
         edges = sorted(
             [(span.start_ns, 1, -span.dur_ns, i) for i, span in enumerate(spans)]
@@ -109,10 +92,10 @@ class _Lane:
         return self._labels[i] if i >= 0 else ""
 
 
-def _own_times(ops: Iterable[Row]) -> list[tuple[Row, int]]:
+def _own_times(ops: Iterable[TraceRow]) -> list[tuple[TraceRow, int]]:
     """Each operator's time without those it calls on its thread."""
     own: list[list[int]] = []
-    rows: list[Row] = []
+    rows: list[TraceRow] = []
     opened: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: (end, index)
     for row in ops:
         stack = opened[row.tid]

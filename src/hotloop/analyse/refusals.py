@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import rankdata
 
 from . import stats
 from .runs import Floats, Run, units_text
@@ -54,7 +55,8 @@ def find_refusals(a: Sequence[Run], b: Sequence[Run]) -> list[tuple[str, str]]:
 
 def judge_quality(a: Sequence[Run], b: Sequence[Run], per_unit: tuple[Floats, Floats]) -> Quality:
     runs = (*a, *b)
-    drift, p = stats.find_drift(np.concatenate(per_unit), [0] * len(a) + [1] * len(b), _ranks([r.start_s for r in runs]))
+    order = rankdata([run.start_s for run in runs], "min")
+    drift, p = stats.find_drift(np.concatenate(per_unit), [0] * len(a) + [1] * len(b), order)
     notes = [text for _, text in find_refusals(a, b)]
     works = [sum(run.all_work for run in arm) / len(arm) for arm in (a, b)]
     if WORK < abs(works[1] / works[0] - 1) <= WORK_REFUSED:
@@ -84,8 +86,3 @@ def judge_quality(a: Sequence[Run], b: Sequence[Run], per_unit: tuple[Floats, Fl
 
 def _host_values(runs: Sequence[Run], key: str) -> list[str]:
     return sorted({str(run.host.get(key)) for run in runs if run.host.get(key) is not None})
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    order = sorted(values)
-    return [float(order.index(value)) for value in values]

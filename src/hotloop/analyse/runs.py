@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from ..model.ledger import PROFILER, WAITING
 from ..model.sheet import HANDED, SPAN, Sheet, sheet_of_iterations, split_exactly
+from .changes import WarmUp
 from .diagnosis import Diagnosis
 from .iterations import whole_rows
 
@@ -37,13 +38,6 @@ SINGULAR = {"env_steps": "env step", "updates": "update", ITERATIONS: "iteration
 
 
 @dataclass(frozen=True, slots=True)
-class WarmedUp:
-    iterations: int
-    settled: bool
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     name: str
     start_s: float
@@ -54,12 +48,11 @@ class Run:
     components: dict[str, int]
     row_ns: Floats  # time per unit of each measured iteration, for the shape of the distribution
     row_weights: Floats  # units in each
-    warm_up: WarmedUp
+    warm_up: WarmUp
     dropped_share: float
     profiler_share: float
     host: dict[str, Any]
     script: str
-    commit: str
     returned: float | None = None  # what the script says it has achieved
     pair: int | None = None
     spans: dict[str, int] = field(default_factory=dict)  # nanoseconds in and below each label, and each phase
@@ -107,17 +100,16 @@ def _counted(diagnosis: Diagnosis) -> dict[str, int]:
     return {**{k: v for k, v in diagnosis.counters.items() if v > 0}, ITERATIONS: diagnosis.iterations_closed}
 
 
-def find_warm_ups(diagnoses: Sequence[Diagnosis]) -> tuple[list[WarmedUp], int]:
+def find_warm_ups(diagnoses: Sequence[Diagnosis]) -> tuple[list[WarmUp], int]:
     """The warm-up of each run, and how many iterations are left out of all: none where hooks saw the loop's two ends, else the
     longest of them, half of a run at most."""
     warm_ups, shortest = [], None
     for diagnosis in diagnoses:
         history = diagnosis.iterations
         if history is None:
-            warm_ups.append(WarmedUp(0, False, "no iterations were counted"))
+            warm_ups.append(WarmUp(0, 0.0, False, "no iterations were counted"))
             continue
-        found = history.warm_up
-        warm_ups.append(WarmedUp(found.iterations if found.settled else 0, found.settled, found.reason))
+        warm_ups.append(history.warm_up)
         closed = diagnosis.iterations_closed
         shortest = closed if shortest is None else min(shortest, closed)
     longest = max((w.iterations for w in warm_ups), default=0)
@@ -135,7 +127,7 @@ def _counts_itself(diagnosis: Diagnosis) -> bool:
 def reduce_run(
     diagnosis: Diagnosis,
     unit: str,
-    warm_up: WarmedUp,
+    warm_up: WarmUp,
     cut: int,
     returned: float | None = None,
     pair: int | None = None,
@@ -167,7 +159,7 @@ def reduce_run(
         total_ns=total, components=components, row_ns=row_ns, row_weights=weights,
         warm_up=warm_up, dropped_share=q.dropped / q.attempted if q.attempted else 0.0, profiler_share=q.profiler_share,
         host=_plain(diagnosis.meta.get("host")), script=find_script(diagnosis.meta),
-        commit=str(_plain(diagnosis.meta.get("git")).get("commit", "")), returned=returned, pair=pair,
+        returned=returned, pair=pair,
         spans=_without_startup(measure_spans(sheet)) if sheet else {}, left_out=cut if cut and some.any() else 0,
         doubt=check_loop(diagnosis),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The statistics of a comparison: one number per run in, a difference with its interval out.
 
 What lives here: three ways to estimate a difference of means (pairs, two sets, two sets that ran one after the other), the
-permutation check, Holm, equivalence, and the power of a design. The distributions and the tests are SciPy's. Invariant: the run
+permutation check, equivalence, and the power of a design. The distributions and the tests are SciPy's. Invariant: the run
 is the replicate; nothing here ever sees an iteration. Fewer than two runs a side have a difference and no interval.
 
 Columns are tested side by side: `a` and `b` are (runs, columns).
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -159,19 +160,6 @@ def check_by_permutation(a: ArrayLike, b: ArrayLike, paired: bool) -> float:
     return float(min(1.0, result.pvalue))
 
 
-def correct_by_holm(p_values: Sequence[float]) -> list[float]:
-    """p-values such that of all that are below 5 % by chance, in one family, there are any in 5 % of the families.
-
-    >>> correct_by_holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    out, reached = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        reached = max(reached, min(1.0, p_values[i] * (len(p_values) - rank)))
-        out[i] = reached
-    return out
-
-
 def as_change(log_ratio: float) -> float:
     """A difference of logarithms as a share; what is beyond all measure stays a number.
 
@@ -219,23 +207,11 @@ def count_needed_pairs(sd: float, effect: float, least: int = 2) -> int:
     >>> count_needed_pairs(0.0827, 0.0198)
     139
     """
-
-    def enough(n: int) -> bool:
-        return power_of(effect, sd / math.sqrt(n), n - 1) >= POWER
-
-    if enough(least):
-        return least
-    high = 2 * least
-    while high < MOST_PAIRS and not enough(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return min(high, MOST_PAIRS)
+    numbers = range(least, MOST_PAIRS)
+    return least + bisect_left(numbers, True, key=lambda n: power_of(effect, sd / math.sqrt(n), n - 1) >= POWER)
 
 
-def find_drift(values: ArrayLike, arms: Sequence[int], order: Sequence[float]) -> tuple[float, float]:
+def find_drift(values: ArrayLike, arms: Sequence[int], order: ArrayLike) -> tuple[float, float]:
     """How far the level moves from the first run to the last, whichever arm they belong to, and the p-value of that."""
     value, arm, place = np.asarray(values, np.float64), np.asarray(arms), np.asarray(order, np.float64)
     length = float(np.ptp(place)) if len(place) else 0.0

@@ -135,15 +135,9 @@ class Patches:
     def try_out(self, owner: Any, name: str) -> None:
         """A method that may be an environment's step; where its results show that it is none, it is put back."""
         trial = Trial()
-        before = vars(owner).get(name)
+        made = len(self._undo)
         self.wrap(owner, name, r.MAYBE_STEP, trial)
-        hooked = vars(owner).get(name)
-
-        def give_up() -> None:
-            if vars(owner).get(name) is hooked:  # somebody else's patch on top of ours stays
-                setattr(owner, name, before)
-
-        trial.give_up = give_up
+        trial.give_up = self._undo[-1] if len(self._undo) > made else None
 
     def exchange(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         if self.closed:

@@ -184,8 +184,6 @@ class _Watch:
                 self._note(f"device times are read on CUDA only: work on {inputs.device.type} shows as the host's time")
             self._count("~model_calls")
             self._count("~model_double", int(inputs.dtype == self._torch.float64))
-            if self._torch.is_anomaly_enabled():
-                self._count("~anomaly")
 
     def updated(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         """The optimizer that has stepped most counts the updates; others step beside it."""

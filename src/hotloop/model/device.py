@@ -78,7 +78,18 @@ class DeviceProcess:
     peak_reserved: int = 0
 
 
-CPU_OP, KERNEL, COPY = "op", "kernel", "copy"
+CPU_OP, KERNEL, COPY, SPAN, RUNTIME = "op", "kernel", "copy", "span", "runtime"
+
+
+class TraceRow(NamedTuple):
+    """One entry of a deep window's trace."""
+
+    kind: str
+    name: str
+    tid: int
+    start_ns: int
+    dur_ns: int
+    correlation: int  # of a kernel and the call that launched it; 0: none
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import json
 import os
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import UnreadableError
 from ..model import device as d
@@ -22,19 +22,9 @@ OPS_FILE = "torch_ops.json"
 MOST_TRACE_BYTES = 512 << 20
 MOST_OPS_BYTES = 4 << 20
 _MOST_ROWS = 4000
-SPAN, RUNTIME = "span", "runtime"
 _KINDS = {
-    "hotloop": SPAN, "cpu_op": d.CPU_OP, "kernel": d.KERNEL, "gpu_memcpy": d.COPY, "gpu_memset": d.COPY, "cuda_runtime":
-    RUNTIME, "cuda_driver": RUNTIME, }  # fmt: skip
-
-
-class TraceRow(NamedTuple):
-    kind: str
-    name: str
-    tid: int
-    start_ns: int
-    dur_ns: int
-    correlation: int  # of a kernel and the call that launched it; 0: none
+    "hotloop": d.SPAN, "cpu_op": d.CPU_OP, "kernel": d.KERNEL, "gpu_memcpy": d.COPY, "gpu_memset": d.COPY, "cuda_runtime":
+    d.RUNTIME, "cuda_driver": d.RUNTIME, }  # fmt: skip
 
 
 def find_trace(session: Path) -> Path | None:
@@ -45,7 +35,7 @@ def find_trace(session: Path) -> Path | None:
     return None
 
 
-def read_trace(path: Path) -> list[TraceRow]:
+def read_trace(path: Path) -> list[d.TraceRow]:
     """The rows of a trace, in the order of their start."""
     try:
         opened: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # noqa: SIM115
@@ -70,7 +60,7 @@ def read_trace(path: Path) -> list[TraceRow]:
                 args = event.get("args") or {}
                 tid = event["tid"] if isinstance(event["tid"], int) else 0
                 start, dur = round(event["ts"] * 1000), round(event["dur"] * 1000)
-                rows.append(TraceRow(kind, str(event["name"]), tid, start, max(0, dur), int(args.get("correlation", 0))))
+                rows.append(d.TraceRow(kind, str(event["name"]), tid, start, max(0, dur), int(args.get("correlation", 0))))
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
                 continue
     rows.sort(key=lambda row: (row.start_ns, -row.dur_ns))

@@ -59,11 +59,12 @@ class Evidence:
         self.counters, self.facts = diagnosis.counters, diagnosis.facts
         self.env_steps = self.counters.get("env_steps", 0)
         self.updates = self.counters.get("updates", 0)
-        self.slices = self._slice(0, self.main_track)
+        self.slices = self.lane(0, self.main_track)
 
     # ---- slices ----
 
-    def _slice(self, shard: int, track: int) -> tuple[Slice, ...]:
+    def lane(self, shard: int, track: int) -> tuple[Slice, ...]:
+        """The slices of one thread."""
         tree = self.ledger.tree
         own: dict[int, int] = defaultdict(int)
         for own_shard, own_track, at, ns in self.ledger.self_by_track:
@@ -108,10 +109,6 @@ class Evidence:
             names.append(self.ledger.tree[branch].name)
             branch = self.ledger.tree[branch].parent
         return tuple(reversed(names))
-
-    def lane(self, shard: int, track: int) -> tuple[Slice, ...]:
-        """The slices of another thread or process."""
-        return self._slice(shard, track)
 
     def share(self, slices: Iterable[Slice]) -> float:
         return sum(x.ns for x in slices) / self.loop_ns
@@ -172,7 +169,7 @@ class Evidence:
         `inside`: only functions called from one of that name, and these."""
         totals: Counter[tuple[str, str]] = Counter()
         lines: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
-        depths: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        depths: Counter[tuple[str, str]] = Counter()
         names = frozenset(inside)
         for piece in slices:
             places = piece.inside(names) if names else piece.places
@@ -187,13 +184,12 @@ class Evidence:
                 seen.add(key)
                 totals[key] += piece.ns  # type: ignore[assignment]
                 lines[key][place.line] += piece.ns  # type: ignore[assignment]
-                depths[key][0] += depth * piece.ns
-                depths[key][1] += piece.ns
+                depths[key] += depth * piece.ns  # type: ignore[assignment]
         if not totals:
             return self._library(slices, names)
         whole = sum(x.ns for x in slices)
         large = [key for key in totals if totals[key] >= share * whole] or [totals.most_common(1)[0][0]]
-        key = max(large, key=lambda k: depths[k][0] / max(1e-9, depths[k][1]))
+        key = max(large, key=lambda k: depths[k] / max(1e-9, totals[k]))
         return m.Place(*key, lines[key].most_common(1)[0][0])
 
     def _library(self, slices: Sequence[Slice], names: Iterable[str] = ()) -> m.Place:

@@ -1,13 +1,13 @@
 """What a rule says: the time it claims, the place, and what fixing it gains.
 
-What lives here: `Candidate`, and the gain model. The loop is serial where the main thread
-is: without a share `s` of its time it takes `1 - s` of the time. Mid: what the action removes goes; low: two fifths of that;
+What lives here: `Candidate`, how most causes make theirs, and the gain model. The loop is serial where the main thread is:
+without a share `s` of its time it takes `1 - s` of the time. Mid: what the action removes goes; low: two fifths of that;
 high: nearly twice that, and the cost that came with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...model.finding import Gain
@@ -47,6 +47,30 @@ def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Gain:
 
 def speedup(removed: float) -> float:
     return min(MOST_GAIN, 1 / max(0.01, 1 - removed))
+
+
+def claim(
+    e: Evidence,
+    slices: Sequence[Slice],
+    span: str,
+    title: str,
+    least: float,
+    *evidence: str,
+    inside: Iterable[str] = (),
+    held: float = 0.5,
+    where: Place | None = None,
+    removes: float = 0.95,
+    extra: float = 0.0,
+) -> Candidate | None:
+    """What most causes come to: slices that are at least this share of the loop, and the function that holds most of them, by
+    `blame` (`inside`, `held`), unless the cause knows better `where`. In title and evidence, `{share}` and `{function}` stand
+    for the two."""
+    share = e.share(slices)
+    if share < least:
+        return None
+    where = where or e.blame(slices, inside, held)
+    said = [text.format(share=percent(share), function=function_name(where)) for text in (title, *evidence)]
+    return Candidate(said[0], where, span, tuple(slices), removes=removes, extra=extra, evidence=tuple(said[1:]))
 
 
 def percent(share: float) -> str:

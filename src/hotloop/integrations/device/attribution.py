@@ -199,20 +199,15 @@ class Attribution:
             self._told_ns = upto
 
     def _close(self, now: int) -> None:
-        window, self._window = self._window, None
+        window = self._window
         assert window is not None
-        self._seal(window)
+        self._mark(BETWEEN, join=True)  # so that the work since the mark before is in the window
+        self._window = None
         if window.marks:
             window.end_ns = now
             self._pending.append(window)
         owed = max(0, self.cost_ns - self._allowance_ns) / self._budget
         self._resume_ns = max(now, self._resume_ns, self.began_ns + int(owed))
-
-    def _seal(self, window: Window) -> None:
-        """A last mark on the current stream, so that the work since the one before is in the window."""
-        self._window = window
-        self._mark(BETWEEN, join=True)
-        self._window = None
 
     def _mark(self, owner: Key, join: bool = False) -> Mark | None:
         """An event on the current stream. What was queued since the stream's last mark belongs to the span that was open then;

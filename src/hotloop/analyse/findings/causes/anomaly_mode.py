@@ -13,9 +13,10 @@ import re
 from ....model.phase import LEARN
 from ....model.shard import Place
 from ..evidence import Evidence
-from ..rule import Candidate, percent
+from ..rule import Candidate, claim
 
 ACTION = "remove set_detect_anomaly(True); use it only to hunt a NaN"
+TITLE = "autograd's anomaly detection is on; learning is {share} of the loop"
 _CALL = re.compile(r"detect_anomaly\(")
 
 
@@ -24,16 +25,9 @@ def find(e: Evidence) -> Candidate | None:
     if not readings or on < 0.5 * readings:
         return None
     work = e.where(lambda x: x.phase == LEARN)
-    share = e.share(work)
     where = _call(e) or e.blame(e.where_label("backward"))
-    return Candidate(
-        f"autograd's anomaly detection is on; learning is {percent(share)} of the loop",
-        where,
-        "learn/backward",
-        tuple(work),
-        removes=0.5,
-        evidence=(f"it was on at {on} of the {readings} updates that were checked",),
-    )
+    said = f"it was on at {on} of the {readings} updates that were checked"
+    return claim(e, work, "learn/backward", TITLE, 0.0, said, where=where, removes=0.5)
 
 
 def _call(e: Evidence) -> Place | None:

@@ -12,9 +12,10 @@ import re
 
 from ....model.phase import CHECKPOINT
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim, percent
 
 ACTION = "save less often, and only what you need to resume"
+TITLE = "{share} of the training loop saves checkpoints, in {function}"
 LEAST_SHARE = 0.10
 _TEXT = re.compile(r"\b(torch|np|numpy|joblib)\.(save|savez\w*|dump)\(|pickle\.dumps?\(|\.save\(|shutil\.copy")
 _NAMES = re.compile(r"save|checkpoint|snapshot", re.I)
@@ -22,17 +23,8 @@ _NAMES = re.compile(r"save|checkpoint|snapshot", re.I)
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _saves(e, x))
-    share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(found, share=0.6)
-    return Candidate(
-        f"{percent(share)} of the training loop saves checkpoints, in {function_name(where)}",
-        where,
-        "checkpoint/save",
-        tuple(found),
-        evidence=(f"the checkpoint phase of the report is {percent(e.diagnosis.phases.share(CHECKPOINT))} of the loop",),
-    )
+    said = f"the checkpoint phase of the report is {percent(e.diagnosis.phases.share(CHECKPOINT))} of the loop"
+    return claim(e, found, "checkpoint/save", TITLE, LEAST_SHARE, said, held=0.6)
 
 
 def _saves(e: Evidence, piece: Slice) -> bool:

@@ -9,23 +9,16 @@ Recognised by: the number type of the tensors that models are called with."""
 from __future__ import annotations
 
 from ..evidence import Evidence
-from ..rule import Candidate, percent
+from ..rule import Candidate, claim
 
 ACTION = "use float32: .astype(np.float32) for observations, model.float()"
+TITLE = "the networks compute in float64; tensor work is {share} of the loop"
 
 
 def find(e: Evidence) -> Candidate | None:
     calls, double = e.facts.get("model_calls", 0), e.facts.get("model_double", 0)
-    work = e.where_label("forward", "policy", "backward", "optimizer", "loss", "clip_grad")
-    share = e.share(work)
-    if calls < 10 or double < 0.7 * calls or share < 0.15:
+    if calls < 10 or double < 0.7 * calls:
         return None
-    where = e.blame(work, share=0.6)
-    return Candidate(
-        f"the networks compute in float64; tensor work is {percent(share)} of the loop",
-        where,
-        "learn/forward",
-        tuple(work),
-        removes=0.42,
-        evidence=(f"{double} of the {calls} model calls that were checked had float64 input",),
-    )
+    work = e.where_label("forward", "policy", "backward", "optimizer", "loss", "clip_grad")
+    said = f"{double} of the {calls} model calls that were checked had float64 input"
+    return claim(e, work, "learn/forward", TITLE, 0.15, said, held=0.6, removes=0.42)

@@ -9,24 +9,16 @@ Recognised by: the share of the loop inside `reset`, measured directly."""
 from __future__ import annotations
 
 from ..evidence import ENV_METHODS, Evidence
-from ..rule import Candidate, function_name, join, per_call, percent
+from ..rule import Candidate, claim, join, per_call
 
 ACTION = "build the world once and restore it, or prepare starting states in advance"
+TITLE = "{share} of the training loop is spent resetting environments, in {function}"
 LEAST_SHARE = 0.12
 
 
 def find(e: Evidence) -> Candidate | None:
     inside = (x for x in e.where_label("env_step") if any(label.endswith(".reset") for label in x.labels))
     resets = join(e.where_label("env_reset"), inside)
-    share = e.share(resets)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(resets, ENV_METHODS)
     steps = e.env_steps / max(1, e.counters.get("resets", 1))
-    return Candidate(
-        f"{percent(share)} of the training loop is spent resetting environments, in {function_name(where)}",
-        where,
-        "collect/env_reset",
-        tuple(resets),
-        evidence=(f"a reset takes {per_call(e, 'env_reset') / 1e6:,.2f} ms", f"one every {steps:,.0f} env steps"),
-    )
+    said = f"a reset takes {per_call(e, 'env_reset') / 1e6:,.2f} ms", f"one every {steps:,.0f} env steps"
+    return claim(e, resets, "collect/env_reset", TITLE, LEAST_SHARE, *said, inside=ENV_METHODS)

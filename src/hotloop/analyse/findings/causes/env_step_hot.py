@@ -14,27 +14,19 @@ from __future__ import annotations
 
 from ....model.shard import USER
 from ..evidence import ENV_METHODS, Evidence
-from ..rule import Candidate, function_name, per_call, percent
+from ..rule import Candidate, claim, per_call, percent, total
 
 ACTION = "vectorise or compile the hot function, or cache what does not change between steps"
+TITLE = "{share} of the training loop is interpreted code in {function}, called by env.step"
 LEAST_SHARE = 0.22
 LEAST_STEP_NS = 20_000  # of one environment: below, it is about as cheap as Python gets, or works on batches
 
 
 def find(e: Evidence) -> Candidate | None:
     steps = [x for x in e.where_label("env_step") if x.kind == USER and any(e.is_yours(p) for p in x.inside(ENV_METHODS))]
-    share = e.share(steps)
-    if share < LEAST_SHARE or share * e.loop_ns / max(1, e.env_steps) < LEAST_STEP_NS:
+    if total(steps) / max(1, e.env_steps) < LEAST_STEP_NS:
         return None
     where = e.blame(steps, ENV_METHODS)
     step_us = per_call(e, "collect/env_step") / 1000
-    return Candidate(
-        f"{percent(share)} of the training loop is interpreted code in {function_name(where)}, called by env.step",
-        where,
-        "collect/env_step",
-        tuple(steps),
-        evidence=(
-            f"a step takes {step_us:,.0f} µs",
-            f"{percent(e.share(e.function_slices(where)))} of the loop is in this function",
-        ),
-    )
+    said = f"a step takes {step_us:,.0f} µs", f"{percent(e.share(e.function_slices(where)))} of the loop is in this function"
+    return claim(e, steps, "collect/env_step", TITLE, LEAST_SHARE, *said, where=where)

@@ -12,31 +12,24 @@ import re
 
 from ....model.phase import EVAL
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim
 
 ACTION = "evaluate less often, over fewer episodes, or in another process"
+TITLE = "{share} of the training loop is evaluation, in {function}"
 LEAST_SHARE, MOST_SHARE = 0.15, 0.97
 _NAMES = re.compile(r"eval|(^|_)test(_|$)|validat|benchmark|greedy|demo|play_(episode|game)s?$", re.I)
 
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: x.phase == EVAL or any(label.startswith("eval/") for label in x.labels) or _tests(e, x))
-    share = e.share(found)
-    if share < LEAST_SHARE or share > MOST_SHARE:  # all of it: then this is how the script collects
+    if e.share(found) > MOST_SHARE:  # all of it: then this is how the script collects
         return None
     names = {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function.rpartition(".")[2])}
     where = e.blame(found, names, share=0.9)
     if not e.is_script(where):  # evaluated by a library: what counts is where the script asks for it
         where = e.blame(found, share=0.9)
-    steps = e.counters.get("eval_env_steps", 0)
-    return Candidate(
-        f"{percent(share)} of the training loop is evaluation, in {function_name(where)}",
-        where,
-        "eval/evaluate",
-        tuple(found),
-        removes=0.85,
-        evidence=(f"{steps:,} evaluation steps beside {e.env_steps:,} training steps",),
-    )
+    said = f"{e.counters.get('eval_env_steps', 0):,} evaluation steps beside {e.env_steps:,} training steps"
+    return claim(e, found, "eval/evaluate", TITLE, LEAST_SHARE, said, where=where, removes=0.85)
 
 
 def _tests(e: Evidence, piece: Slice) -> bool:

@@ -10,24 +10,14 @@ from __future__ import annotations
 
 from ....model.shard import GC_PAUSE
 from ..evidence import Evidence
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim
 
 ACTION = "no gc.collect() in the loop, arrays instead of many small objects, gc.freeze() after start-up, or a higher threshold"
+TITLE = "{share} of the training loop is garbage collection, most of it while in {function}"
 LEAST_SHARE = 0.08
 
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: x.label == GC_PAUSE)
-    share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(found, share=0.3)
-    pauses = sum(o.calls for o in e.diagnosis.operations if o.name == GC_PAUSE)
-    return Candidate(
-        f"{percent(share)} of the training loop is garbage collection, most of it while in {function_name(where)}",
-        where,
-        GC_PAUSE,
-        tuple(found),
-        removes=0.88,
-        evidence=(f"the collector ran {pauses:,} times",),
-    )
+    said = f"the collector ran {sum(o.calls for o in e.diagnosis.operations if o.name == GC_PAUSE):,} times"
+    return claim(e, found, GC_PAUSE, TITLE, LEAST_SHARE, said, held=0.3, removes=0.88)

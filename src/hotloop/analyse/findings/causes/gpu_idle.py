@@ -11,7 +11,6 @@ done all it was given before. It was idle at least that long. Only on CUDA."""
 
 from __future__ import annotations
 
-from ....model.finding import Gain
 from ..evidence import Evidence
 from ..rule import Candidate, percent, predict
 
@@ -23,21 +22,16 @@ def find(e: Evidence) -> Candidate | None:
     devices = e.diagnosis.devices
     if devices is None or not devices.idle_in or devices.idle_least < LEAST_SHARE:
         return None
-    name, part = devices.idle_in[0]
-    work = e.where_label(name)
+    (name, part), *_ = devices.idle_in
+    idle = devices.idle_least
     return Candidate(
-        f"the GPU is idle at least {percent(devices.idle_least)} of the time, most of it while the host is in {name}",
-        e.blame(work, share=0.6),
+        f"the GPU is idle at least {percent(idle)} of the time, most of it while the host is in {name}",
+        e.blame(e.where_label(name), share=0.6),
         name,
-        share=devices.idle_least,
-        gain=_gain(devices.idle_least),
+        share=idle,
+        gain=predict(min(idle, 1.0 - idle), 0.8),  # side by side, the longer of the two remains
         evidence=(
             f"it was idle in {name} for {percent(part)} of the time",
             f"it was certainly busy {percent(devices.busy_least)} of the time; {percent(devices.measured_share)} was measured",
         ),
     )
-
-
-def _gain(idle: float) -> Gain:
-    """Side by side, the longer of the two remains."""
-    return predict(min(idle, 1.0 - idle), 0.8)

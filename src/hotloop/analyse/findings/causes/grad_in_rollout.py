@@ -13,24 +13,17 @@ from __future__ import annotations
 
 from ....model.phase import COLLECT
 from ..evidence import Evidence
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim
 
 ACTION = "act under torch.no_grad(), unless the loss is computed from these very outputs"
+TITLE = "the policy records gradients while collecting; its calls are {share} of the loop, in {function}"
 LEAST_SHARE = 0.08
 
 
 def find(e: Evidence) -> Candidate | None:
     calls, with_grad = e.facts.get("collect_calls", 0), e.facts.get("collect_grad", 0)
-    policy = [x for x in e.where_label("collect/policy") if x.phase == COLLECT]
-    share = e.share(policy)
-    if calls < 20 or with_grad < 0.8 * calls or share < LEAST_SHARE:
+    if calls < 20 or with_grad < 0.8 * calls:
         return None
-    where = e.blame(policy, share=0.6)
-    return Candidate(
-        f"the policy records gradients while collecting; its calls are {percent(share)} of the loop, in {function_name(where)}",
-        where,
-        "collect/policy",
-        tuple(policy),
-        removes=0.35,
-        evidence=(f"the outputs of {with_grad} of the {calls} policy calls that were checked required gradients",),
-    )
+    policy = [x for x in e.where_label("collect/policy") if x.phase == COLLECT]
+    said = f"the outputs of {with_grad} of the {calls} policy calls that were checked required gradients"
+    return claim(e, policy, "collect/policy", TITLE, LEAST_SHARE, said, held=0.6, removes=0.35)

@@ -12,9 +12,10 @@ import re
 
 from ....model.phase import COLLECT, EVAL, LOG
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, join, percent, total
+from ..rule import Candidate, claim, join, percent, total
 
 ACTION = "write less often, several numbers at once, and do not flush every time"
+TITLE = "{share} of the training loop writes logs, in {function}"
 LEAST_SHARE = 0.10
 _FILES = re.compile(r"[/\\\\](logging|tensorboard|tensorboardX|wandb|mlflow|loguru|csv|json)([/\\\\]|\.py)|to_csv|summary")
 _TEXT = re.compile(
@@ -24,23 +25,14 @@ _TEXT = re.compile(
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _logs(e, x))
-    share = e.share(found)
-    if share < LEAST_SHARE:
+    if e.share(found) < LEAST_SHARE:
         return None
     where = e.blame(found, share=0.6)
     whole = [x for x in e.function_slices(where) if x.phase not in (COLLECT, EVAL)] if where.file else []
     if whole and total(found) > 0.6 * total(whole):
         found = join(found, whole)  # what it computes for the log is logging too
-        share = e.share(found)
-    return Candidate(
-        f"{percent(share)} of the training loop writes logs, in {function_name(where)}",
-        where,
-        "log",
-        tuple(found),
-        removes=0.97,
-        extra=0.03,
-        evidence=(f"the log phase of the report is {percent(e.diagnosis.phases.share(LOG))} of the loop",),
-    )
+    said = f"the log phase of the report is {percent(e.diagnosis.phases.share(LOG))} of the loop"
+    return claim(e, found, "log", TITLE, LEAST_SHARE, said, where=where, removes=0.97, extra=0.03)
 
 
 def _logs(e: Evidence, piece: Slice) -> bool:

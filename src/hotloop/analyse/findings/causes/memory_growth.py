@@ -30,7 +30,6 @@ def find(e: Evidence) -> Candidate | None:
         f"memory rose from {first:,.0f} to {last:,.0f} MB and was still rising at the end",
         where,
         "memory",
-        (),
         share=0.0,
         gain=Gain(1.0, 1.0, 1.2),
         evidence=(f"it rose by {grown:,.0f} MB in the later part of the run",),

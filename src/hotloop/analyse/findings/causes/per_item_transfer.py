@@ -17,9 +17,10 @@ from collections import Counter
 from ....model.phase import EVAL
 from ....model.shard import Place
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim
 
 ACTION = "convert the whole batch once (.cpu().numpy()) and compute on the array"
+TITLE = "{share} of the training loop takes tensors apart one element at a time, in {function}"
 LEAST_SHARE = 0.12
 _CONVERTS = re.compile(r"\.item\(\)|\.cpu\(\)|\.numpy\(\)|\.tolist\(\)|\b(float|int|bool)\([^()]*\[[^\]]*\]")
 _COMPREHENSION = re.compile(r"<(listcomp|genexpr|dictcomp|setcomp)>$")
@@ -28,17 +29,10 @@ _FOR = re.compile(r"\bfor\b")
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _converts(e, x))
-    share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
+    span = next((x.label for x in found), "") or "collect/other"
     where = e.blame(found, share=0.6)
-    return Candidate(
-        f"{percent(share)} of the training loop takes tensors apart one element at a time, in {function_name(where)}",
-        where,
-        found[0].label or "collect/other",
-        tuple(found),
-        evidence=(f"{percent(share)} of the loop is at or below lines that convert single elements", *_counted(e, where)),
-    )
+    said = "{share} of the loop is at or below lines that convert single elements", *_counted(e, where)
+    return claim(e, found, span, TITLE, LEAST_SHARE, *said, where=where)
 
 
 def _counted(e: Evidence, where: Place) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, per_call, percent
+from ..rule import Candidate, claim, per_call
 
 ACTION = "keep priorities in a sum tree: drawing and updating then cost log N instead of N"
+TITLE = "{share} of the training loop sums and searches priorities over the whole buffer, in {function}"
 LEAST_SHARE = 0.12
 _SUMS = re.compile(
     r"cumsum|searchsorted|accumulate|random\.choices|choice\([^)]*\bp\s*=|multinomial|prior\w*[^=]*(\.sum\(|/|\*\*)|sum\([^)]*prior"
@@ -27,17 +28,8 @@ _PRIORITY = re.compile(r"priorit|\bper\b|alpha|\bprobs?\b|\bp\s*=", re.I)
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _sums(e, x))
-    share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(found)
-    return Candidate(
-        f"{percent(share)} of the training loop sums and searches priorities over the whole buffer, in {function_name(where)}",
-        where,
-        "learn/sample",
-        tuple(found),
-        evidence=(f"drawing a batch takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms",),
-    )
+    said = f"drawing a batch takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms"
+    return claim(e, found, "learn/sample", TITLE, LEAST_SHARE, said)
 
 
 def _sums(e: Evidence, piece: Slice) -> bool:

@@ -15,27 +15,18 @@ from __future__ import annotations
 import re
 
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim
 
 ACTION = "loop over time only, with all environments in one array; for one environment scipy.signal.lfilter per episode"
+TITLE = "{share} of the training loop computes advantages one number at a time, in {function}"
 LEAST_SHARE = 0.10
 _NAMES = re.compile(r"gae|advantage|returns?$|discount|reward_to_go|rewards_to_go|td_lambda|lambda_return|bootstrap", re.I)
 _LOOP = re.compile(r"reversed\(|range\([^)]*-\s*1\s*,\s*-\s*1|\[::-1\]")
 
 
 def find(e: Evidence) -> Candidate | None:
-    found = e.where(lambda x: _computes(e, x))
-    share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(found, share=0.6)
-    return Candidate(
-        f"{percent(share)} of the training loop computes advantages one number at a time, in {function_name(where)}",
-        where,
-        "learn/advantage",
-        tuple(found),
-        evidence=(f"{percent(share)} of the loop is in functions or backward loops that do this",),
-    )
+    said = "{share} of the loop is in functions or backward loops that do this"
+    return claim(e, e.where(lambda x: _computes(e, x)), "learn/advantage", TITLE, LEAST_SHARE, said, held=0.6)
 
 
 def _computes(e: Evidence, piece: Slice) -> bool:

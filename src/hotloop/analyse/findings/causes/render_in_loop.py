@@ -13,9 +13,10 @@ import re
 
 from ....model.phase import COLLECT, EVAL
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim
 
 ACTION = "draw only every Nth episode or for watching, and at the size that is needed"
+TITLE = "{share} of the training loop is drawing images, in {function}"
 LEAST_SHARE = 0.10
 _LIBRARIES = re.compile(r"[/\\\\](PIL|cv2|pygame|matplotlib|imageio|skimage|pyglet|moviepy)[/\\\\]")
 _NAMES = re.compile(
@@ -25,17 +26,8 @@ _NAMES = re.compile(
 
 def find(e: Evidence) -> Candidate | None:
     drawing = e.where(_draws)
-    share = e.share(drawing)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(drawing, _names_in(drawing))
-    return Candidate(
-        f"{percent(share)} of the training loop is drawing images, in {function_name(where)}",
-        where,
-        "collect/render",
-        tuple(drawing),
-        evidence=(f"{percent(share)} of the loop is in rendering and imaging functions",),
-    )
+    said = "{share} of the loop is in rendering and imaging functions"
+    return claim(e, drawing, "collect/render", TITLE, LEAST_SHARE, said, inside=_names_in(drawing))
 
 
 def _draws(piece: Slice) -> bool:

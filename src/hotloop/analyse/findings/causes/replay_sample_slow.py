@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, per_call, percent
+from ..rule import Candidate, claim, per_call
 
 ACTION = "keep transitions in preallocated arrays and take a batch with one index array"
+TITLE = "{share} of the training loop puts batches together, in {function}"
 LEAST_SHARE = 0.15
 _NAMES = re.compile(r"sample|collate|get_batch|make_batch|minibatch|_stack_batch|to_batch|assemble|fetch|gather_batch", re.I)
 _OF_MODEL = re.compile(r"[/\\\\]torch[/\\\\]distributions[/\\\\]")
@@ -24,20 +25,11 @@ _OF_MODEL = re.compile(r"[/\\\\]torch[/\\\\]distributions[/\\\\]")
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _samples(e, x))
-    share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
     where = e.blame(found, {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function)})
     if not e.is_script(where):  # a library's buffer: what counts is where the script samples from it
         where = e.blame(found)
-    return Candidate(
-        f"{percent(share)} of the training loop puts batches together, in {function_name(where)}",
-        where,
-        "learn/sample",
-        tuple(found),
-        removes=0.92,
-        evidence=(f"putting a batch together takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms",),
-    )
+    said = f"putting a batch together takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms"
+    return claim(e, found, "learn/sample", TITLE, LEAST_SHARE, said, where=where, removes=0.92)
 
 
 def _samples(e: Evidence, piece: Slice) -> bool:

@@ -12,22 +12,13 @@ copy.deepcopy, state_dict and load_state_dict inside the loop."""
 from __future__ import annotations
 
 from ..evidence import Evidence
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, claim
 
 ACTION = "copy less often, or update the target's weights in place (lerp_)"
+TITLE = "{share} of the training loop makes deep copies or copies of whole networks, in {function}"
 LEAST_SHARE = 0.08
 
 
 def find(e: Evidence) -> Candidate | None:
-    found = e.where_label("state_copy", "deepcopy")
-    share = e.share(found)
-    if share < LEAST_SHARE:
-        return None
-    where = e.blame(found)
-    return Candidate(
-        f"{percent(share)} of the training loop makes deep copies or copies of whole networks, in {function_name(where)}",
-        where,
-        "learn/state_copy",
-        tuple(found),
-        evidence=(f"{percent(share)} of the loop is in deepcopy, state_dict and load_state_dict",),
-    )
+    said = "{share} of the loop is in deepcopy, state_dict and load_state_dict"
+    return claim(e, e.where_label("state_copy", "deepcopy"), "learn/state_copy", TITLE, LEAST_SHARE, said)

@@ -14,9 +14,10 @@ import re
 
 from ....model.shard import WAIT
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, function_name, join, percent
+from ..rule import Candidate, claim, join, percent
 
 ACTION = "make one NumPy array first (torch.from_numpy(np.stack(...))), or fill a preallocated one"
+TITLE = "{share} of the training loop builds tensors out of Python lists, in {function}"
 LEAST_SHARE = 0.10
 _TEXT = re.compile(r"torch\.(tensor|as_tensor|Tensor|FloatTensor|LongTensor|DoubleTensor|stack)\(\s*(\[|list\(|\w+\s*[,)])")
 
@@ -24,18 +25,10 @@ _TEXT = re.compile(r"torch\.(tensor|as_tensor|Tensor|FloatTensor|LongTensor|Doub
 def find(e: Evidence) -> Candidate | None:
     direct = e.where_label("tensor_from_list")
     found = join(direct, e.where(lambda x: _constructs(e, x)))
-    share = e.share(found)
-    if share < LEAST_SHARE or e.share(direct) < 0.3 * share:
+    if e.share(direct) < 0.3 * e.share(found):
         return None
-    where = e.blame(found)
-    return Candidate(
-        f"{percent(share)} of the training loop builds tensors out of Python lists, in {function_name(where)}",
-        where,
-        "tensor_from_list",
-        tuple(found),
-        removes=0.93,
-        evidence=(f"{percent(e.share(direct))} of the loop was measured in torch.tensor and its like, called with lists",),
-    )
+    said = f"{percent(e.share(direct))} of the loop was measured in torch.tensor and its like, called with lists"
+    return claim(e, found, "tensor_from_list", TITLE, LEAST_SHARE, said, removes=0.93)
 
 
 def _constructs(e: Evidence, piece: Slice) -> bool:

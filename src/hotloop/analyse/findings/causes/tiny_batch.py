@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ....model.phase import LEARN
 from ..evidence import Evidence
-from ..rule import Candidate, percent
+from ..rule import Candidate, claim
 
 ACTION = "use larger minibatches and fewer updates (and check that the return does not suffer)"
 MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
@@ -19,16 +19,9 @@ MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
 def find(e: Evidence) -> Candidate | None:
     calls = e.facts.get("learn_calls", 0)
     batch = e.facts.get("learn_batch", 0) / calls if calls else 0
-    learning = e.where(lambda x: x.phase == LEARN)
-    share = e.share(learning)
-    if calls < LEAST_CALLS or not 0 < batch <= MOST_BATCH or share < LEAST_SHARE or e.updates < 200:
+    if calls < LEAST_CALLS or not 0 < batch <= MOST_BATCH or e.updates < 200:
         return None
-    where = e.blame(learning, share=0.8)
-    return Candidate(
-        f"updates carry {batch:.0f} samples each, and learning is {percent(share)} of the loop",
-        where,
-        "learn",
-        tuple(learning),
-        removes=min(0.85, 1 - batch / ENOUGH),
-        evidence=(f"{e.updates:,} updates with a mean batch of {batch:.1f} samples",),
-    )
+    title = f"updates carry {batch:.0f} samples each, and learning is {{share}} of the loop"
+    said = f"{e.updates:,} updates with a mean batch of {batch:.1f} samples"
+    removes = min(0.85, 1 - batch / ENOUGH)
+    return claim(e, e.where(lambda x: x.phase == LEARN), "learn", title, LEAST_SHARE, said, held=0.8, removes=removes)

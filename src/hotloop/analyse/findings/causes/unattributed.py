@@ -24,7 +24,6 @@ def find(e: Evidence) -> Candidate | None:
         f"{percent(share)} of the loop could not be assigned to anything",
         where,
         "(no span open)",
-        (),
         share=share,
         gain=Gain(1.0, 1.0, 1 / (1 - min(0.9, share))),
     )

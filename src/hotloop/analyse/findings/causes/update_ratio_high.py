@@ -9,26 +9,16 @@ from __future__ import annotations
 
 from ....model.phase import LEARN
 from ..evidence import Evidence
-from ..rule import Candidate, percent
+from ..rule import Candidate, claim
 
 ACTION = "update less often per env step (and check that the return does not suffer)"
 LEAST_RATIO, LEAST_SHARE = 1.5, 0.5
 
 
 def find(e: Evidence) -> Candidate | None:
-    if not e.env_steps or not e.updates:
+    ratio = e.updates / e.env_steps if e.env_steps else 0.0
+    if ratio < LEAST_RATIO:
         return None
-    ratio = e.updates / e.env_steps
-    learning = e.where(lambda x: x.phase == LEARN)
-    share = e.share(learning)
-    if ratio < LEAST_RATIO or share < LEAST_SHARE:
-        return None
-    where = e.blame(learning, share=0.8)
-    return Candidate(
-        f"{ratio:.1f} updates for every env step: {percent(share)} of the loop is learning",
-        where,
-        "learn",
-        tuple(learning),
-        removes=1 - 1 / ratio,
-        evidence=(f"{e.updates:,} updates, {e.env_steps:,} env steps",),
-    )
+    title = f"{ratio:.1f} updates for every env step: {{share}} of the loop is learning"
+    said = f"{e.updates:,} updates, {e.env_steps:,} env steps"
+    return claim(e, e.where(lambda x: x.phase == LEARN), "learn", title, LEAST_SHARE, said, held=0.8, removes=1 - 1 / ratio)

@@ -35,7 +35,6 @@ def find(e: Evidence) -> Candidate | None:
         f"a vector step of {envs:.0f} counted as one",
         line[0] if line else e.blame(e.where_label("env_step"), share=0.9),
         "collect/env_step",
-        (),
         share=0.0,
         gain=Gain(1.0, 0.9 * envs if budget else 1.0, envs),
         evidence=(f"{vectors:,} calls of step, {e.env_steps:,} env steps",),

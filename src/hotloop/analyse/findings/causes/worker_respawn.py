@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ....model.shard import WAIT
 from ..evidence import Evidence
-from ..rule import Candidate, function_name, join, percent
+from ..rule import Candidate, claim, join
 
 ACTION = "start workers, pools and environments once, before the loop, and keep them"
 LEAST_SHARE, LEAST_STARTS = 0.10, 4
@@ -25,19 +25,12 @@ _FILES = ("multiprocessing/", "concurrent/futures/process", "subprocess.py", "po
 
 def find(e: Evidence) -> Candidate | None:
     starts = sum(o.calls for o in e.diagnosis.operations if o.name.rpartition("/")[2] in _LABELS)
+    if starts < LEAST_STARTS:
+        return None
     found = e.where(lambda x: any(label.rpartition("/")[2] in _LABELS for label in x.labels) or x.label == "(waiting: process)")
     where = e.blame(found)
     # waiting for work from workers that were just started is part of it
     around = [x for x in e.function_slices(where) if x.kind == WAIT or any(f in p.file for p in x.places for f in _FILES)]
-    found = join(found, around)
-    share = e.share(found)
-    if share < LEAST_SHARE or starts < LEAST_STARTS:
-        return None
-    return Candidate(
-        f"{percent(share)} of the training loop starts and ends workers, {starts:,} times, in {function_name(where)}",
-        where,
-        "collect/worker_start",
-        tuple(found),
-        removes=0.85,
-        evidence=(f"{starts:,} starts of workers, pools or environments",),
-    )
+    title = f"{{share}} of the training loop starts and ends workers, {starts:,} times, in {{function}}"
+    said = f"{starts:,} starts of workers, pools or environments"
+    return claim(e, join(found, around), "collect/worker_start", title, LEAST_SHARE, said, where=where, removes=0.85)
