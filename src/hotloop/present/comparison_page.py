@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..analyse.compare import Comparison
 from ..analyse.predictions import Outcome
 from .comparison import (
-    bounds_text,
+    component_cells,
     design_text,
     interval_text,
     outcome_text,
@@ -65,10 +65,7 @@ def comparison_sections(c: Comparison, outcomes: Sequence[Outcome], names: tuple
 
 
 def _component_table(c: Comparison) -> Markup:
-    rows = []
-    for r in (c.total, *c.components):
-        times = [duration_text(r.a_ns), duration_text(r.b_ns), signed_text(r.delta_ns)]
-        rows.append([r.name, *times, bounds_text(r), r.verdict])
+    rows = [[r.name, *component_cells(r)] for r in (c.total, *c.components)]
     return table(["component", "A", "B", "change", "95 % CI", "verdict"], rows)
 
 

@@ -15,10 +15,11 @@ from ...analyse.diagnosis import Diagnosis
 from ...analyse.owners import UNKNOWN
 from ...analyse.timeline import Timeline
 from ...model import shard as m
-from ...model.ledger import Balance, Operation
+from ...model.ledger import Operation
 from ...model.session import DIED, ENDED
 from ...model.sheet import KINDS
 from ...printing.text import losses_text
+from ..drawing import balance_parts
 from ..sentences import end_text, hook_notes, replay_ratio
 from ..tables import pick
 from ..units import round_parts
@@ -197,17 +198,12 @@ def _operations(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any
 
 def _gather(rest: Sequence[Operation]) -> dict[str, int]:
     """What adds up over labels; unions and percentiles do not."""
-    return {
-        "rows": len(rest),
-        "calls": sum(o.calls for o in rest),
-        "busy_ns": sum(o.busy_ns for o in rest),
-        "self_ns": sum(o.self_ns for o in rest),
-    }
+    return {"rows": len(rest), **{name: sum(getattr(o, name) for o in rest) for name in ("calls", "busy_ns", "self_ns")}}
 
 
 def _lanes(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
     balances = diagnosis.ledger.balances
-    rest = [_parts(b) for b in balances[limit:]]
+    rest = [balance_parts(b).values() for b in balances[limit:]]
     sums = [sum(column) for column in zip(*rest, strict=True)]
     return {
         "rows": [
@@ -215,17 +211,13 @@ def _lanes(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
                 _lane_name(diagnosis, b.shard, b.name),
                 diagnosis.processes[b.shard].state,
                 b.coverage,
-                _parts(b),
-                round_parts(_parts(b)),
+                list(balance_parts(b).values()),
+                round_parts(list(balance_parts(b).values())),
             ]
             for b in balances[:limit]
         ],
         "gathered": [len(rest), sums, round_parts(sums)] if rest else None,
     }
-
-
-def _parts(b: Balance) -> list[int]:
-    return [b.exclusive_ns, b.waiting_ns, b.unattributed_ns, b.profiler_ns]
 
 
 def _lane_name(diagnosis: Diagnosis, shard: int, track: str) -> list[str]:
