@@ -18,7 +18,7 @@ from ..analyse.diagnosis import Diagnosis
 from ..model.device import COPY, CPU_OP, KERNEL, SYNC, TO_DEVICE, TO_HOST, Operators
 from ..printing.text import escape
 from .drawing import FAINT, fold_text, join_facts, make_table
-from .tables import pick
+from .tables import pick, seconds
 from .units import count_text, duration_text, interval_text, share_text
 
 MB = 1 << 20
@@ -151,7 +151,7 @@ def device_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
     return {
         "names": list(d.names),
         **pick(d, "processes measured_share busy_least idle_least idle_most"),
-        "lifetime_s": d.lifetime_ns / 1e9,
+        **seconds(d, "lifetime"),
         "own_cost_share": d.cost_share,
         "idle_in": dict(d.idle_in),
         "spans": [_span(r) for r in d.rows],
@@ -182,6 +182,6 @@ def operator_data(diagnosis: Diagnosis, most: int = 200) -> dict[str, Any] | Non
         "iterations": o.iterations,
         "device_busy_s": o.kernel_busy_ns / 1e9,
         "folded": o.folded(*_DEVICE_KINDS) if o.total_ns(*_DEVICE_KINDS) else o.folded(CPU_OP),
-        "labels": [{"label": x.label, "op_s": x.op_ns / 1e9, "device_s": x.device_ns / 1e9} for x in share_operators(o)],
-        "rows": [{"kind": x.kind, "name": x.name, "label": x.label, "calls": x.calls, "s": x.ns / 1e9} for x in o.rows[:most]],
+        "labels": [{"label": x.label, **seconds(x, "op device")} for x in share_operators(o)],
+        "rows": [pick(x, "kind name label calls") | {"s": x.ns / 1e9} for x in o.rows[:most]],
     }

@@ -11,7 +11,7 @@ from typing import Any
 from ..analyse.gap import CALLS, COST, EPISODES, STEPS, WORK, Cause, Gap
 from ..printing.text import align, escape
 from .comparison import signed_text
-from .html.plain import el, page, table
+from .html.plain import el, page, section, table
 from .tables import pick
 from .units import duration_text
 
@@ -96,8 +96,8 @@ def gap_page(gap: Gap) -> str:
     return page(
         "Explained gap",
         el("section", *(el("p", line) for line in [*counts_text(gap).splitlines(), *headline(gap)])),
-        el("section", el("h2", "Beyond what was expected"), el("ol", *causes)),
-        el("section", el("h2", "The difference, split exactly"), table(heads, _cells(gap))),
+        section("Beyond what was expected", el("ol", *causes)),
+        section("The difference, split exactly", table(heads, _cells(gap))),
     )
 
 

@@ -16,7 +16,7 @@ from ..printing.text import align, escape
 from .comparison import bounds_text, comparison_data, quality_text, range_text
 from .comparison_page import comparison_sections
 from .html.drawings import Bar, draw_forest
-from .html.plain import Markup, el, page, table
+from .html.plain import Markup, el, page, section, table
 from .tables import pick
 from .units import duration_text, rate_text
 
@@ -129,11 +129,8 @@ def investigation_page(x: Investigation) -> str:
         hopes.append(h.expected)
     sections = [
         el("section", *(el("p", fact) for fact in _facts(x))),
-        el("section", el("h2", "Measured against expected"), *([draw_forest(bars, hopes)] if bars else []), _page_table(x)),
-        *(
-            el("section", el("h2", title.capitalize()), el("ul", *(el("li", item) for item in items)))
-            for title, items in _lists(x)
-        ),
+        section("Measured against expected", *([draw_forest(bars, hopes)] if bars else []), _page_table(x)),
+        *(section(title.capitalize(), el("ul", *(el("li", item) for item in items))) for title, items in _lists(x)),
     ]
     for h, c in measured:
         inner = comparison_sections(c, (), (x.baseline, h.command))

@@ -11,7 +11,7 @@ from ..analyse.scaling import CONSTANT, LINEAR, LOGLINEAR, PIECEWISE, Law
 from ..analyse.sweep import Sweep
 from ..printing.text import align, escape
 from .html.drawings import draw_scaling
-from .html.plain import Markup, el, page, table
+from .html.plain import Markup, el, page, section, table
 from .tables import pick
 from .units import duration_text
 
@@ -77,8 +77,8 @@ def sweep_page(sweep: Sweep) -> str:
     return page(
         "Scaling",
         el("section", *(el("p", fact) for fact in _facts(sweep))),
-        el("section", el("h2", "Laws"), table(HEADS, _rows(sweep))),
-        el("section", el("h2", "Time over size, both logarithmic"), el("div", *plots, class_="plots")),
+        section("Laws", table(HEADS, _rows(sweep))),
+        section("Time over size, both logarithmic", el("div", *plots, class_="plots")),
     )
 
 

@@ -6,7 +6,6 @@ into one that says how many they are; shares are whole tenths of a percent and a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -26,7 +25,7 @@ from ..units import round_parts
 from .devices import device_data, operators_data
 from .loop import findings_data, lines_data, phases_data
 from .names import Names, show
-from .series import history_data
+from .series import history_data, round_number
 from .sheet import sheet_data, totals_data
 
 VERSION = 1
@@ -88,12 +87,12 @@ def _session(diagnosis: Diagnosis) -> dict[str, Any]:
         "start_ms": start_ms if 0 < start_ms < 8_640_000_000_000_000 else None,  # what a Date takes
         **pick(diagnosis, "wall_ns loop_ns learners"),
         "coverage": diagnosis.numbers.coverage,
-        "sps": _number(diagnosis.sps),
-        "sps_latest": _number(diagnosis.sps_latest),
+        "sps": round_number(diagnosis.sps),
+        "sps_latest": round_number(diagnosis.sps_latest),
         "loop_known": diagnosis.phases.known,
         "iterations": diagnosis.iterations_closed,
         "counters": [[show(name, 60), value] for name, value in list(diagnosis.counters.items())[:20]],
-        "replay_ratio": _number(replay_ratio(diagnosis.counters)),
+        "replay_ratio": round_number(replay_ratio(diagnosis.counters)),
         "processes": len(diagnosis.processes),
         "tracks": len(diagnosis.ledger.balances),
         "command": show(" ".join(map(str, command)), 500) if isinstance(command, list) else "",
@@ -109,8 +108,8 @@ def _quality(diagnosis: Diagnosis) -> dict[str, Any]:
         "open": q.open_spans,
         "losses": show(losses_text(q.losses), 400),
         "lost": any(name not in m.HARMLESS_LOSSES for name in q.losses),
-        "own_cost_ns": _number(q.own_cost_ns),
-        "own_cost_error_ns": _number(q.own_cost_error_ns),
+        "own_cost_ns": round_number(q.own_cost_ns),
+        "own_cost_error_ns": round_number(q.own_cost_error_ns),
         "died": len(q.died),
     }
 
@@ -179,13 +178,10 @@ def _operations(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any
         "file": [files(file) for file, _, _ in sites],
         "line": [int(line) if line.isascii() and line.isdigit() else 0 for _, _, line in sites],
         "files": [show(file, 300) for file in files.all()],
-        "calls": [o.calls for o in rows],
-        "busy_ns": [o.busy_ns for o in rows],
-        "self_ns": [o.self_ns for o in rows],
+        **{name: [getattr(o, name) for o in rows] for name in ("calls", "busy_ns", "self_ns")},
         "p50_ns": [round(o.percentile_ns(0.5)) for o in rows],
         "p95_ns": [round(o.percentile_ns(0.95)) for o in rows],
-        "max_ns": [o.max_ns for o in rows],
-        "union_ns": [o.union_ns for o in rows],
+        **{name: [getattr(o, name) for o in rows] for name in ("max_ns", "union_ns")},
         "union_high_ns": [[i, o.union_high_ns] for i, o in enumerate(rows) if o.union_high_ns > o.union_ns],
         "open": [[i, o.open] for i, o in enumerate(rows) if o.open],
         "memory": [
@@ -225,7 +221,3 @@ def _lane_name(diagnosis: Diagnosis, shard: int, track: str) -> list[str]:
     process = diagnosis.processes[shard]
     owner = "" if shard == 0 else f"{process.name} {process.pid}".strip()
     return [show(owner, 80), show(track, 120)]
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

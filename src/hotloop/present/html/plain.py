@@ -53,6 +53,10 @@ def table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> Markup:
     return el("table", el("thead", head), el("tbody", *(el("tr", *(cell(x) for x in row)) for row in rows)))
 
 
+def section(title: str, *children: Markup) -> Markup:
+    return el("section", el("h2", title), *children)
+
+
 def read_asset(name: str) -> str:
     return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
