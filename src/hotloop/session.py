@@ -45,7 +45,7 @@ from .present.tables import (
     phase_rows,
 )
 from .present.units import count_text, duration_text, rate_text, share_text
-from .printing.text import escape
+from .printing.text import align, escape, shorten
 from .store.findings import finding_data
 from .store.reader import read_session
 
@@ -87,13 +87,11 @@ class Table(Sequence[Row], Generic[Row]):
         return pd.json_normalize([self._plain(row) for row in self._rows], sep="_")
 
     def __repr__(self) -> str:
-        return "\n".join(_align(self._cells()))
+        return "\n".join(align(self._cells()))
 
     def _repr_html_(self) -> str:
         head, *rows = self._cells()
-        lines = ["".join(f"<td>{escape_html(cell)}</td>" for cell in row) for row in rows]
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
-        return f"<table><tr>{''.join(f'<th>{escape_html(cell)}</th>' for cell in head)}</tr>{body}</table>"
+        return _html_table(rows, head)
 
     def _cells(self) -> list[list[str]]:
         """What is shown: the first rows, under their heads."""
@@ -186,13 +184,12 @@ class Session:
         return Table(iteration_rows(self._diagnosis))
 
     def __repr__(self) -> str:
-        return "\n".join([self._headline(), *_align(self._phase_cells()), *self._finding_lines(), self._tables_line()])
+        return "\n".join([self._headline(), *align(self._phase_cells()), *self._finding_lines(), self._tables_line()])
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr>{''.join(f'<td>{escape_html(cell)}</td>' for cell in row)}</tr>" for row in self._phase_cells())
         found = "".join(f"<li>{escape_html(line.strip())}</li>" for line in self._finding_lines())
         head, tables = escape_html(self._headline()), escape_html(self._tables_line())
-        return f"<p><b>{head}</b></p><table>{rows}</table><ul>{found}</ul><p>{tables}</p>"
+        return f"<p><b>{head}</b></p>{_html_table(self._phase_cells())}<ul>{found}</ul><p>{tables}</p>"
 
     def _headline(self) -> str:
         facts = [f"wall {duration_text(self.wall_s * 1e9)}", f"loop {duration_text(self.loop_s * 1e9)}"]
@@ -226,10 +223,10 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}"
-    text = escape(str(value))
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return shorten(escape(str(value)), _WIDEST)
 
 
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+def _html_table(rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> str:
+    heads = "".join(f"<th>{escape_html(cell)}</th>" for cell in head)
+    lines = ["".join(f"<td>{escape_html(cell)}</td>" for cell in row) for row in rows]
+    return f"<table>{f'<tr>{heads}</tr>' if head else ''}{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

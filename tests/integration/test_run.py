@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from hotloop.analyse.diagnosis import diagnose
-from hotloop.run.progress import Progress, ProgressReader, StatusLine, shorten_line, status_text
+from hotloop.printing.text import shorten
+from hotloop.run.progress import Progress, ProgressReader, StatusLine, status_text
 from hotloop.run.supervisor import describe_exit
 from hotloop.store.reader import read_session
 
@@ -209,7 +210,7 @@ def test_the_status_line_says_where_it_is(tmp_path):
     assert status_text(5, None) == "HotLoop 0:05 | nothing recorded yet"
     text = status_text(3661, Progress(3, None, (("a\x1b[31m", 0.5),)))
     assert text == "HotLoop 61:01 | iteration 3 | a\\x1b[31m 50 %"
-    assert shorten_line("abcdef", 4) == "abc…"
+    assert shorten("abcdef", 4) == "abc…"
     assert ProgressReader(tmp_path, 1).read() is None
     line = StatusLine(enabled=True)  # not a terminal under pytest
     line.show(1, None)

@@ -49,8 +49,8 @@ def read(tmp_path: Path, text: str, quick: bool = False):
 def test_a_command_is_words_and_never_a_shell():
     command = parse_command("python train.py --name 'a; rm -rf $HOME' && echo")
     assert command.words == ("train.py", "--name", "a; rm -rf $HOME", "&&", "echo")
-    assert parse_command("python3.11 -m pkg.train -x").for_run() == ["-m", "pkg.train", "-x"]
-    assert parse_command("train.py").for_run() == ["train.py"]
+    assert parse_command("python3.11 -m pkg.train -x").arguments == ["-m", "pkg.train", "-x"]
+    assert parse_command("train.py").arguments == ["train.py"]
     assert fill(parse_command("t.py {n} {seed} {other}"), {"n": "a b", "seed": 1}).words == ("t.py", "a b", "1", "{other}")
     assert placeholders(parse_command("t.py --n={n} {seed}")) == {"n", "seed"}
     assert add_arguments(parse_command("t.py"), "--x 'y z'").text == "t.py --x 'y z'"

@@ -9,18 +9,16 @@ from pathlib import Path
 import click
 
 from ..errors import UsageError
-from .compare import DESPITE, check_gate, compare_sets, show_comparison
+from .compare import check_gate, compare_sets, despite_option, gate_option, margin_option, show_comparison
 from .files import check_target, dump, save_bytes
-from .numbers import percent, say
+from .numbers import say
 
 
 @click.command()
 @click.argument("a", metavar="'COMMAND A'")
 @click.argument("b", metavar="'COMMAND B'")
 @click.option("--pairs", type=click.IntRange(1, 1000), default=10, show_default=True, help="Runs of each; a verdict needs 5.")
-@click.option(
-    "--margin", type=percent, default="2%", metavar="PERCENT", show_default=True, help="What counts as no difference."
-)
+@margin_option
 @click.option(
     "--unit", help="Unit of work: env_steps, updates, iterations, or a counter's name.  [default: the first both have]"
 )
@@ -29,8 +27,8 @@ from .numbers import percent, say
 @click.option("--a-in", type=click.Path(path_type=Path), metavar="DIR", help="Run A in that folder.  [default: here]")
 @click.option("--b-in", type=click.Path(path_type=Path), metavar="DIR", help="Run B in that folder.  [default: here]")
 @click.option("--detailed", is_flag=True, help="Also run each once under cProfile: DIR/functions-A.txt, the top 50.")
-@click.option("--despite", type=click.Choice(DESPITE), multiple=True, help="Give a verdict all the same.")
-@click.option("--fail-if-slower", type=percent, metavar="PERCENT", help="Exit with 1 if B is slower by that much or more.")
+@despite_option
+@gate_option
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @click.option("--html", type=click.Path(), metavar="FILE", help="Where the page goes.  [default: DIR/comparison.html]")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
@@ -66,8 +64,7 @@ def ab(
     from ..present.comparison import comparison_data
     from ..record.recorder import new_session_directory
 
-    if html is not None:
-        check_target(html, force)
+    check_target(html, force)
     for folder in (a_in, b_in):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{folder} is not a folder; give the one the command is to run in")

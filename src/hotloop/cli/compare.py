@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import GateError, UnreadableError, UsageError
-from .files import check_target, dump, save_bytes
+from .files import check_target, dump, save_shown
 from .numbers import percent, say
 
 if TYPE_CHECKING:
@@ -21,19 +21,26 @@ if TYPE_CHECKING:
 
 DESPITE = ("work", "machine", "dropped", "loop")  # analyse.refusals.REASONS; importing them would load SciPy for every `--help`
 
+# What `ab` takes too.
+margin_option = click.option(
+    "--margin", type=percent, default="2%", metavar="PERCENT", show_default=True, help="What counts as no difference."
+)
+despite_option = click.option("--despite", type=click.Choice(DESPITE), multiple=True, help="Give a verdict all the same.")
+gate_option = click.option(
+    "--fail-if-slower", type=percent, metavar="PERCENT", help="Exit with 1 if B is slower by that much or more."
+)
+
 
 @click.command()
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option(
-    "--margin", type=percent, default="2%", metavar="PERCENT", show_default=True, help="What counts as no difference."
-)
+@margin_option
 @click.option(
     "--unit", help="Unit of work: env_steps, updates, iterations, or a counter's name.  [default: the first all have]"
 )
 @click.option("--paired", is_flag=True, help="The runs of A and B were made in pairs, in the order of their start.")
-@click.option("--despite", type=click.Choice(DESPITE), multiple=True, help="Give a verdict all the same.")
-@click.option("--fail-if-slower", type=percent, metavar="PERCENT", help="Exit with 1 if B is slower by that much or more.")
+@despite_option
+@gate_option
 @click.option("--view", type=click.Choice(["components"]), help="Print the block with baseline, new and speed-up instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @click.option("--html", type=click.Path(), metavar="FILE", help="Write one page with distributions and bars.")
@@ -58,8 +65,7 @@ def compare(
     hotloop compare 'runs/base-*' 'runs/new-*' --margin 2%
     hotloop compare 'runs/ab-1/*-A' 'runs/ab-1/*-B' --html comparison.html
     """
-    if html is not None:
-        check_target(html, force)
+    check_target(html, force)
     one, two = (read_set(text) for text in (a, b))
     comparison, outcomes = compare_sets(one, two, margin, unit, paired, despite)
     show_comparison(comparison, outcomes, (a, b), as_json, html, view)
@@ -117,8 +123,7 @@ def show_comparison(
     from ..present.comparison_page import comparison_page
 
     if html is not None:
-        save_bytes(html, comparison_page(comparison, outcomes, names).encode())
-        click.echo(f"wrote {html}", err=as_json)
+        save_shown(html, comparison_page(comparison, outcomes, names).encode(), as_json)
     if as_json:
         click.echo(dump(comparison_data(comparison, outcomes, names)))
     elif view is not None:

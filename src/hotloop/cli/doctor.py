@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from .files import dump
+
 STDERR = 2  # where a script's own words go when ours are to be read by a program
 
 
@@ -26,9 +28,7 @@ def doctor(as_json: bool, seconds: float, script: tuple[str, ...]) -> None:
     if script:
         checks += _script_checks(script, seconds, stdout=STDERR if as_json else None)
     if as_json:
-        import json
-
-        click.echo(json.dumps([{"what": w, "state": s, "detail": d} for w, s, d in checks], indent=1))
+        click.echo(dump([{"what": w, "state": s, "detail": d} for w, s, d in checks]))
         return
     wide = max(len(what) for what, _, _ in checks)
     for what, state, detail in checks:

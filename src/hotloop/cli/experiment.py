@@ -57,7 +57,7 @@ def experiment(plan: Path, quick: bool, rounds: int | None, out: Path | None, de
                 if name not in failed:
                     file = folder / f"functions-{i:02}-{name_file(name)}.txt"
                     say(f"wrote {write_functions(arm, file, read.seed + 1)}")
-    result = _judge(read, arms, sessions, problems, count)
+    result = _judge(read, sessions, problems, count)
     texts = {
         "results.md": investigation_markdown(result),
         "results.html": investigation_page(result),
@@ -90,9 +90,7 @@ def _make_arms(plan: Plan, scratch: Path) -> tuple[dict[str, Arm], dict[str, str
     return arms, problems
 
 
-def _judge(
-    plan: Plan, arms: dict[str, Arm], sessions: dict[str, list[Path]], problems: dict[str, str], rounds: int
-) -> Investigation:
+def _judge(plan: Plan, sessions: dict[str, list[Path]], problems: dict[str, str], rounds: int) -> Investigation:
     from ..analyse.compare import Comparison
     from ..analyse.investigation import Hypothesis, make_investigation
     from ..experiment.plan import BASELINE

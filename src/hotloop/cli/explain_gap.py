@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .files import check_target, dump, save_bytes
+from .files import check_target, dump, save_shown
 
 
 @click.command(name="explain-gap")
@@ -25,10 +25,8 @@ def explain_gap(small: str, large: str, as_json: bool, html: str | None, force: 
     from ..present.gap import gap_data, gap_page, gap_text
     from .reading import read_diagnosis
 
-    if html is not None:
-        check_target(html, force)
+    check_target(html, force)
     gap = explain(*(read_side(read_diagnosis(path)) for path in (small, large)))
     if html is not None:
-        save_bytes(html, gap_page(gap).encode())
-        click.echo(f"wrote {html}", err=as_json)
+        save_shown(html, gap_page(gap).encode(), as_json)
     click.echo(dump(gap_data(gap)) if as_json else gap_text(gap))

@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
+import click
+
 from ..errors import HotloopError, UsageError
 
 
-def check_target(path: str, force: bool) -> None:
-    """Refuse, in one sentence, a file that exists (unless forced) or cannot be."""
+def check_target(path: str | None, force: bool) -> None:
+    """Refuse, in one sentence, a file that exists (unless forced) or cannot be. None: none is asked for."""
+    if path is None:
+        return
     if os.path.isdir(path):
         raise UsageError(f"{path} is a directory; give the name of a file")
     if os.path.lexists(path) and not force:
@@ -65,3 +69,9 @@ def dump(data: Any) -> str:
 def save_bytes(path: str, data: bytes) -> None:
     with open_target(path) as file:
         file.write(data)
+
+
+def save_shown(path: str, data: bytes, as_json: bool, hint: str = "") -> None:
+    """Save it and say so; beside JSON on standard error."""
+    save_bytes(path, data)
+    click.echo(f"wrote {path}{hint}", err=as_json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .files import check_target, dump, save_bytes
+from .files import check_target, dump, save_shown
 from .sessions import latest_session
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def report(
     from .reading import read_diagnosis
 
     for target in (html, charts, text):
-        if target is not None:
-            check_target(target, force)
+        check_target(target, force)
     diagnosis = read_diagnosis(session or latest_session())
     if as_json:
         from ..present.json import report_data
@@ -64,18 +63,15 @@ def report(
     if html is not None:
         from ..present.html import html_bytes
 
-        save_bytes(html, html_bytes(diagnosis))
-        click.echo(f"wrote {html}: open it in a browser; it needs no network", err=as_json)
+        save_shown(html, html_bytes(diagnosis), as_json, ": open it in a browser; it needs no network")
     if charts is not None:
         from ..present.run_charts import draw_run
 
-        save_bytes(charts, draw_run(diagnosis))
-        click.echo(f"wrote {charts}", err=as_json)
+        save_shown(charts, draw_run(diagnosis), as_json)
     if text is not None:
         from ..present.terminal import report_text
 
-        save_bytes(text, report_text(diagnosis, width or 100).encode())
-        click.echo(f"wrote {text}", err=as_json)
+        save_shown(text, report_text(diagnosis, width or 100).encode(), as_json)
     if not (as_json or view or logs or html or charts or text):
         from rich.console import Console
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +102,7 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
     from ..present.sentences import how_text
     from ..present.terminal import report_text, show_report
     from ..store.findings import write_findings
-    from .files import save_bytes
+    from .files import dump, save_bytes
     from .reading import read_diagnosis
     from .sessions import keep_summary
 
@@ -116,7 +115,7 @@ def _write_reports(outcome: Outcome, quiet: bool, select: tuple[str, ...], ignor
         files = {
             "report.txt": report_text(diagnosis).encode(),
             "report.html": html_bytes(diagnosis),
-            "profiling_report.json": json.dumps(session_report(diagnosis), indent=1, allow_nan=False).encode(),
+            "profiling_report.json": dump(session_report(diagnosis)).encode(),
         }
         for name, data in files.items():
             save_bytes(str(outcome.session / name), data)

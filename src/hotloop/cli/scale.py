@@ -58,8 +58,7 @@ def scale(
     from ..record.recorder import new_session_directory
     from .reading import read_diagnosis
 
-    if html is not None:
-        check_target(html, force)
+    check_target(html, force)
     parsed = parse_command(command)
     if "n" not in placeholders(parsed):
         raise UsageError(f"the command {command!r} must hold {{n}} for the size")

@@ -19,11 +19,11 @@ def whatif(session: str, changes: tuple[str, ...], as_json: bool) -> None:
     hotloop whatif runs/train-20260101-120000 env_step=2x
     hotloop whatif runs/train-20260101-120000 replay.push=0 backward=1.5x
     """
-    import json
-
     from ..analyse.findings.evidence import Evidence
     from ..analyse.whatif import parse_change, predict_change
     from ..errors import UsageError
+    from ..present.tables import pick
+    from .files import dump
     from .reading import read_diagnosis
 
     wanted = [parse_change(text) for text in changes]
@@ -33,14 +33,9 @@ def whatif(session: str, changes: tuple[str, ...], as_json: bool) -> None:
     result = predict_change(Evidence(diagnosis), wanted)
     gain = result.gain
     if as_json:
-        effects = [
-            {"part": x.change.part, "left": x.change.left, "share": x.share, "matched": list(x.matched)} for x in result.effects
-        ]
-        speedup = {"low": gain.low, "mid": gain.mid, "high": gain.high}
+        effects = [{**pick(x.change, "part left"), **pick(x, "share matched")} for x in result.effects]
         click.echo(
-            json.dumps(
-                {"effects": effects, "predicted_speedup": speedup, "loop_s": result.loop_s, "after_s": result.after_s}, indent=1
-            )
+            dump({"effects": effects, "predicted_speedup": pick(gain, "low mid high"), **pick(result, "loop_s after_s")})
         )
         return
     for effect in result.effects:

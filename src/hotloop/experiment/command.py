@@ -27,18 +27,15 @@ class Command:
     words: tuple[str, ...]  # the script, or the module, first
     is_module: bool = False
 
-    def for_run(self) -> list[str]:
-        """What follows `hotloop run`'s own options."""
+    @property
+    def arguments(self) -> list[str]:
+        """What follows the options of `hotloop run`, or of the interpreter."""
         return ["-m", *self.words] if self.is_module else [*self.words]
-
-    def for_python(self) -> list[str]:
-        """What follows the interpreter's own options."""
-        return self.for_run()
 
     @property
     def text(self) -> str:
         """As a person would type it, placeholders as they are."""
-        return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in self.for_run())
+        return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in self.arguments)
 
 
 def parse_command(text: str) -> Command:

@@ -25,7 +25,7 @@ def write_functions(arm: Arm, file: Path, seed: int) -> Path:
     command = fill(arm.command, {**arm.values, "seed": seed})
     with tempfile.TemporaryDirectory(prefix="hotloop-") as scratch:
         data = Path(scratch) / "functions.prof"
-        words = [sys.executable, "-m", "cProfile", "-o", str(data), *command.for_python()]
+        words = [sys.executable, "-m", "cProfile", "-o", str(data), *command.arguments]
         environment = {**os.environ, **arm.environment, "PYTHONHASHSEED": str(seed % 2**32)}
         # A script that starts HotLoop itself records into a session that is thrown away with the scratch folder.
         session = Path(scratch) / "session"

@@ -29,10 +29,10 @@ class Variant:
     name: str
     command: Command
     environment: dict[str, str]
-    patch: Path | None
-    expected: tuple[float, float] | None  # speed-up, from and to
-    confidence: str
-    note: str
+    patch: Path | None = None
+    expected: tuple[float, float] | None = None  # speed-up, from and to
+    confidence: str = ""
+    note: str = ""
     is_option: bool = True  # False: measured to know a limit, nothing one would do
 
 
@@ -108,7 +108,7 @@ class _Reader:
         folder = (self.path.parent / self._text(table, "directory", ".", "the plan")).resolve()
         if not folder.is_dir():
             raise self.fail(f"directory {folder} does not exist; it is taken from the plan's folder")
-        base = Variant(BASELINE, command, shared, None, None, "", "")
+        base = Variant(BASELINE, command, shared)
         variants = [
             self._variant(item, f"hypothesis {i}", command, shared) for i, item in enumerate(self._list(table, "hypothesis"), 1)
         ]
@@ -124,7 +124,7 @@ class _Reader:
                 raise self.fail(f"the name {name!r} is used twice; give every variant its own")
         extra = self._text(quick, "arguments", "", "[quick]")
         if extra:
-            base, *variants = (self._extend(v, extra) for v in (base, *variants))
+            base, *variants = (replace(v, command=self._add(v.command, extra, "[quick]")) for v in (base, *variants))
         for v in (base, *variants):
             unknown = placeholders(v.command) - {"seed"}
             if unknown:
@@ -150,10 +150,7 @@ class _Reader:
             raise self.fail(f"{where}: the patch {file} does not exist; it is taken from the plan's folder")
         if not {"command", "arguments", "environment", "patch"} & item.keys():
             raise self.fail(f"{where} changes nothing; give it arguments, environment, patch or command")
-        return Variant(
-            name, command, {**shared, **self._environment(item, where)}, file, self._expected(item, where),
-            self._confidence(item, where), self._text(item, "note", "", where), self._is_option(item, where),
-        )  # fmt: skip
+        return Variant(name, command, patch=file, **self._said(item, where, shared))
 
     def _sweep(self, item: Mapping[str, Any], where: str, command: Command, shared: dict[str, str]) -> list[Variant]:
         self._check_keys(item, "name grid arguments environment expected confidence note option", where)
@@ -169,19 +166,23 @@ class _Reader:
             chosen = dict(zip(grid, values, strict=True))
             name = " ".join(filter(None, [prefix, *(f"{k}={v}" for k, v in chosen.items())]))
             filled = fill(self._add(command, arguments, where), chosen)
-            environment = {**shared, **self._environment(item, where)}
-            note, hope = self._text(item, "note", "", where), self._expected(item, where)
-            confidence, option = self._confidence(item, where), self._is_option(item, where)
-            out.append(Variant(name, filled, environment, None, hope, confidence, note, option))
+            out.append(Variant(name, filled, **self._said(item, where, shared)))
             if len(out) > MOST_VARIANTS:
                 raise self.fail(f"{where} has more than {MOST_VARIANTS} points; make the grid smaller")
         return out
 
-    def _is_option(self, item: Mapping[str, Any], where: str) -> bool:
-        value = item.get("option", True)
-        if not isinstance(value, bool):
+    def _said(self, item: Mapping[str, Any], where: str, shared: dict[str, str]) -> dict[str, Any]:
+        """What a hypothesis and a sweep say alike."""
+        option = item.get("option", True)
+        if not isinstance(option, bool):
             raise self.fail(f"{where}: option is true or false")
-        return value
+        return {
+            "environment": {**shared, **self._environment(item, where)},
+            "expected": self._expected(item, where),
+            "confidence": self._confidence(item, where),
+            "note": self._text(item, "note", "", where),
+            "is_option": option,
+        }
 
     def _goals(self, table: Mapping[str, Any]) -> Goals:
         goals = self._table(table, "goals")
@@ -269,6 +270,3 @@ class _Reader:
             return add_arguments(command, arguments)
         except UsageError as error:
             raise self.fail(f"{where}: {error}") from None
-
-    def _extend(self, v: Variant, arguments: str) -> Variant:
-        return replace(v, command=self._add(v.command, arguments, "[quick]"))

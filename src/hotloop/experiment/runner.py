@@ -21,7 +21,7 @@ from ..errors import HotloopError, UsageError
 from .command import Command, fill
 from .reading import find_problem
 from .schedule import Slot
-from .trials import FAILED, OK, OUTPUT, Job, Note, find_return, read_note, read_tail, run_job, write_note
+from .trials import FAILED, OK, OUTPUT, Note, find_return, read_note, read_tail, run_command, write_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _run(slot: Slot, arm: Arm, session: Path, setting: Setting) -> Note:
     seed = setting.seed + slot.round
     command = fill(arm.command, {**arm.values, "seed": seed})
     environment = {"PYTHONHASHSEED": str(seed % 2**32), **arm.environment}  # the same order of sets within a round
-    message, seconds = run_job(Job(command, arm.folder, environment, session))
+    message, seconds = run_command(command, arm.folder, environment, session)
     if not message and setting.needs_unit:
         message = find_problem(session, setting.unit)  # now, and not after the last of all runs
     returned = None if message else find_return(read_tail(session / OUTPUT))

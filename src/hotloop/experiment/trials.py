@@ -49,36 +49,26 @@ class Note:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to run, where."""
-
-    command: Command
-    folder: Path  # working directory
-    environment: dict[str, str]
-    session: Path
-
-
-def run_job(job: Job) -> tuple[str, float]:
-    """Run it under `hotloop run`; answers what went wrong ("" if nothing) and how long it took."""
-    output = job.session.with_name(job.session.name + ".out")
+def run_command(command: Command, folder: Path, environment: dict[str, str], session: Path) -> tuple[str, float]:
+    """Run it in the folder, under `hotloop run`; answers what went wrong ("" if nothing) and how long it took."""
+    output = session.with_name(session.name + ".out")
     output.parent.mkdir(parents=True, exist_ok=True)
-    options = ["--quiet", "--lines", "few", "--out", str(job.session.resolve())]  # what is compared is disturbed least
-    words = [sys.executable, "-m", "hotloop", "run", *options, *job.command.for_run()]
+    options = ["--quiet", "--lines", "few", "--out", str(session.resolve())]  # what is compared is disturbed least
+    words = [sys.executable, "-m", "hotloop", "run", *options, *command.arguments]
     begin = time.monotonic()
-    code = _call(words, job, output)
+    code = _call(words, folder, environment, output)
     took = time.monotonic() - begin
     message = "" if code == 0 else _describe_failure(code, output)
-    if job.session.is_dir():
-        output.replace(job.session / OUTPUT)
+    if session.is_dir():
+        output.replace(session / OUTPUT)
     return message, took
 
 
-def _call(words: list[str], job: Job, output: Path) -> int:
+def _call(words: list[str], folder: Path, changes: dict[str, str], output: Path) -> int:
     """The exit code. Ctrl-C ends the child first, then us."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("HOTLOOP_SESSION", "HOTLOOP_RUN")} | job.environment
+    environment = {k: v for k, v in os.environ.items() if k not in ("HOTLOOP_SESSION", "HOTLOOP_RUN")} | changes
     with open(output, "wb") as file:
-        child = subprocess.Popen(words, cwd=job.folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        child = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         try:
             return child.wait()
         except BaseException:
@@ -119,10 +109,8 @@ def find_return(text: str) -> float | None:
     >>> find_return("step 1 return=0.5\\nstep 2 return=1.5"), find_return("nothing")
     (1.5, None)
     """
-    found = None
-    for found in _RETURN.finditer(text):  # noqa: B007  the last one is wanted
-        pass
-    value = float(found[1]) if found else math.nan
+    found = _RETURN.findall(text)
+    value = float(found[-1]) if found else math.nan
     return value if math.isfinite(value) else None
 
 

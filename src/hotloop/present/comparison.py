@@ -6,11 +6,12 @@ What lives here: results in, text and plain data out. `comparison_text` is what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
-from ..analyse.compare import EQUIVALENT, UNDECIDED, Comparison, Component, Returned
+from ..analyse.compare import EQUIVALENT, UNDECIDED, Comparison, Component
 from ..analyse.predictions import Outcome
 from ..analyse.runs import SINGULAR
 from ..analyse.stats import ADJUSTED, PAIRED, Interval
@@ -31,9 +32,20 @@ def interval_text(x: Interval, digits: int = 3) -> str:
     >>> interval_text(Interval(1.0, 0.9, 1.1)), interval_text(Interval(2.0))
     ('1.000  95 % CI [0.900, 1.100]', '2.000  (no interval)')
     """
-    if x.low is None or x.high is None:
-        return f"{x.mid:.{digits}f}  (no interval)"
-    return f"{x.mid:.{digits}f}  95 % CI [{x.low:.{digits}f}, {x.high:.{digits}f}]"
+    bounds = bounds_text(x.low, x.high, f".{digits}f")
+    return f"{x.mid:.{digits}f}  " + (f"95 % CI {bounds}" if bounds else "(no interval)")
+
+
+def bounds_text(low: float | None, high: float | None, form: str | Callable[[float], str]) -> str:
+    """Where an interval ends; nothing where there is none.
+
+    >>> bounds_text(0.5, 1.25, ".2f"), bounds_text(None, None, ".2f")
+    ('[0.50, 1.25]', '')
+    """
+    if low is None or high is None:
+        return ""
+    put = form if callable(form) else lambda x: format(x, form)
+    return f"[{put(low)}, {put(high)}]"
 
 
 def design_text(c: Comparison) -> str:
@@ -86,23 +98,18 @@ def saved_text(ratio: Interval) -> str:
     >>> saved_text(Interval(0.75, 0.7, 0.8))
     '+25.0 % [+20.0, +30.0]'
     """
-    mid = f"{(1 - ratio.mid) * 100:+.1f} %"
-    return (
-        mid
-        if ratio.low is None or ratio.high is None
-        else f"{mid} [{(1 - ratio.high) * 100:+.1f}, {(1 - ratio.low) * 100:+.1f}]"
-    )
+    bounds = bounds_text(ratio.high, ratio.low, lambda x: f"{(1 - x) * 100:+.1f}")
+    return f"{(1 - ratio.mid) * 100:+.1f} % {bounds}".rstrip()
 
 
 def signed_text(ns: float) -> str:
     return ("+" if ns > 0 else "-" if ns < 0 else "") + duration_text(abs(ns))
 
 
-def bounds_text(row: Component) -> str:
-    """The interval of a component's difference; nothing where there is none."""
-    if row.low_ns is None or row.high_ns is None:
-        return ""
-    return f"[{signed_text(row.low_ns)}, {signed_text(row.high_ns)}]"
+def component_cells(row: Component) -> list[str]:
+    """What is said of a component, after its name."""
+    times = [duration_text(row.a_ns), duration_text(row.b_ns), signed_text(row.delta_ns)]
+    return [*times, bounds_text(row.low_ns, row.high_ns, signed_text), row.verdict]
 
 
 def _component_lines(c: Comparison) -> list[str]:
@@ -111,10 +118,8 @@ def _component_lines(c: Comparison) -> list[str]:
     width = min(40, max(9, *(len(escape(row.name)) for row in rows)))
     lines = [head, f"  {'component':<{width}} {'A':>10} {'B':>10} {'change':>11}  {'95 % CI':<24} verdict"]
     for row in rows:
-        name = escape(row.name)[:width]
-        cells = f"{duration_text(row.a_ns):>10} {duration_text(row.b_ns):>10} {signed_text(row.delta_ns):>11}"
-        cells += f"  {bounds_text(row):<24}"
-        lines.append(f"  {name:<{width}} {cells} {row.verdict}")
+        a, b, change, bounds, verdict = component_cells(row)
+        lines.append(f"  {escape(row.name)[:width]:<{width}} {a:>10} {b:>10} {change:>11}  {bounds:<24} {verdict}")
     rest = c.components[SHOWN:]
     if rest:
         lines.append(f"  … {len(rest)} more with {signed_text(sum(row.delta_ns for row in rest))}; all are in --json")
@@ -128,10 +133,8 @@ def _return_lines(c: Comparison) -> list[str]:
     said = {"better": "B learned more", "worse": "B learned less: a faster run is no win"}.get(
         r.verdict, "no difference is shown"
     )
-    bounds = (
-        "" if r.difference.low is None or r.difference.high is None else f" [{r.difference.low:+.3g}, {r.difference.high:+.3g}]"
-    )
-    return [f"return: A {r.a:.4g}, B {r.b:.4g}, B - A = {r.difference.mid:+.3g}{bounds}: {said}"]
+    apart = f"{r.difference.mid:+.3g} {bounds_text(r.difference.low, r.difference.high, '+.3g')}".rstrip()
+    return [f"return: A {r.a:.4g}, B {r.b:.4g}, B - A = {apart}: {said}"]
 
 
 def quality_text(c: Comparison) -> str:
@@ -166,7 +169,7 @@ def range_text(x: Interval) -> str:
     >>> range_text(Interval(2.0, 1.5, 2.5)), range_text(Interval(2.0))
     ('2.00x [1.50, 2.50]', '2.00x')
     """
-    return f"{x.mid:.2f}x" + ("" if x.low is None or x.high is None else f" [{x.low:.2f}, {x.high:.2f}]")
+    return f"{x.mid:.2f}x {bounds_text(x.low, x.high, '.2f')}".rstrip()
 
 
 def guide_text(c: Comparison, names: tuple[str, str] = ("A", "B")) -> str:
@@ -197,20 +200,10 @@ def _percent(row: Component) -> str:
 # ---- JSON ----
 
 
-def interval_data(x: Interval) -> dict[str, float | None]:
-    return {"mid": x.mid, "low": x.low, "high": x.high}
-
-
 def component_data(row: Component) -> dict[str, Any]:
     low, high = (None if ns is None else ns / 1e9 for ns in (row.low_ns, row.high_ns))
-    return {
-        "name": row.name, "delta_s": row.delta_ns / 1e9, "low": low, "high": high,
-        "verdict": row.verdict, "a_ns": row.a_ns, "b_ns": row.b_ns, "delta_ns": row.delta_ns, "p_holm": row.p,
-    }  # fmt: skip
-
-
-def _return_data(r: Returned) -> dict[str, Any]:
-    return {"a": r.a, "b": r.b, "difference": interval_data(r.difference), "verdict": r.verdict}
+    seconds = {"delta_s": row.delta_ns / 1e9, "low": low, "high": high}
+    return {"name": row.name, **seconds, **pick(row, "verdict a_ns b_ns delta_ns"), "p_holm": row.p}
 
 
 def comparison_data(c: Comparison, outcomes: Sequence[Outcome] = (), names: tuple[str, str] = ("A", "B")) -> dict[str, Any]:
@@ -219,24 +212,23 @@ def comparison_data(c: Comparison, outcomes: Sequence[Outcome] = (), names: tupl
         "version": VERSION,
         **pick(c, "verdict refused unit p p_permutation pairs method margin detectable needed_pairs work"),
         "reason": c.reason or None,
-        "ratio": interval_data(c.ratio),
-        "speedup": interval_data(c.speedup),
-        "median_ratio": interval_data(c.median),
-        "p95_ratio": interval_data(c.p95),
+        "ratio": asdict(c.ratio),
+        "speedup": asdict(c.speedup),
+        "median_ratio": asdict(c.median),
+        "p95_ratio": asdict(c.p95),
         "runs": {"a": len(c.a), "b": len(c.b)},
         "needed_pairs_is_least": c.needed_is_least,
         "total": component_data(c.total),
         "components": [component_data(row) for row in c.components],
         "quality": {
             "dropped_share": q.dropped_share, "drift": q.drift, "warm_up_iterations": q.warm_up, "unsettled_runs": q.unsettled,
-            "profiler": interval_data(q.profiler), "notes": list(q.notes),
+            "profiler": asdict(q.profiler), "notes": list(q.notes),
         },
-        "return": None if c.returned is None else _return_data(c.returned),
+        "return": None if c.returned is None else asdict(c.returned),
         "predictions": [
             {
-                "cause": x.finding.cause, "title": x.finding.title, "span": x.finding.span,
-                "predicted": interval_data(x.predicted), "actual": interval_data(x.actual), "acted_on": x.acted_on,
-                "held": x.held,
+                **pick(x.finding, "cause title span"),
+                "predicted": asdict(x.predicted), "actual": asdict(x.actual), **pick(x, "acted_on held"),
             }
             for x in outcomes
         ],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..analyse.compare import Comparison
 from ..analyse.predictions import Outcome
 from .comparison import (
-    bounds_text,
+    component_cells,
     design_text,
     interval_text,
     outcome_text,
@@ -21,7 +21,7 @@ from .comparison import (
     verdict_text,
 )
 from .html.drawings import Bar, draw_bars, draw_distributions
-from .html.plain import Markup, el, page, table
+from .html.plain import Markup, el, page, section, table
 from .units import duration_text
 
 BARS = 30
@@ -43,9 +43,8 @@ def comparison_sections(c: Comparison, outcomes: Sequence[Outcome], names: tuple
         el("p", quality_text(c), class_="muted"),
         el("ul", *(el("li", note) for note in c.quality.notes)),
     )
-    shape = el(
-        "section",
-        el("h2", f"Time per {unit_text(c.unit)}"),
+    shape = section(
+        f"Time per {unit_text(c.unit)}",
         el(
             "p",
             "Iterations of all runs (A solid, B dashed), and the mean of each run as a point. The runs are what is compared.",
@@ -54,9 +53,8 @@ def comparison_sections(c: Comparison, outcomes: Sequence[Outcome], names: tuple
         draw_distributions([run.row_ns for run in c.a], [run.row_ns for run in c.b], duration_text),
     )
     bars = [Bar(r.name, r.delta_ns, r.low_ns, r.high_ns, signed_text(r.delta_ns), r.verdict) for r in c.components[:BARS]]
-    where = el(
-        "section",
-        el("h2", "Change by component"),
+    where = section(
+        "Change by component",
         el("p", f"Own time of each label in a run of {c.work:,} {c.unit}; the rows add up to the total.", class_="muted"),
         draw_bars(bars),
         _component_table(c),
@@ -65,10 +63,7 @@ def comparison_sections(c: Comparison, outcomes: Sequence[Outcome], names: tuple
 
 
 def _component_table(c: Comparison) -> Markup:
-    rows = []
-    for r in (c.total, *c.components):
-        times = [duration_text(r.a_ns), duration_text(r.b_ns), signed_text(r.delta_ns)]
-        rows.append([r.name, *times, bounds_text(r), r.verdict])
+    rows = [[r.name, *component_cells(r)] for r in (c.total, *c.components)]
     return table(["component", "A", "B", "change", "95 % CI", "verdict"], rows)
 
 
@@ -77,19 +72,17 @@ def _return_section(c: Comparison) -> list[Markup]:
         return []
     r = c.returned
     words = f"A {r.a:.4g}, B {r.b:.4g}, difference {interval_text(r.difference)}: {r.verdict}"
-    return [el("section", el("h2", "Return the scripts reported"), el("p", words))]
+    return [section("Return the scripts reported", el("p", words))]
 
 
 def _ledger_section(outcomes: Sequence[Outcome]) -> list[Markup]:
     if not outcomes:
         return []
     rows = [[x.finding.cause, interval_text(x.predicted, 2), interval_text(x.actual, 2), outcome_text(x)] for x in outcomes]
-    return [el("section", el("h2", "Predicted and actual"), table(["cause", "predicted", "actual", ""], rows))]
+    return [section("Predicted and actual", table(["cause", "predicted", "actual", ""], rows))]
 
 
 def _runs_section(c: Comparison) -> Markup:
     order = sorted([("A", run) for run in c.a] + [("B", run) for run in c.b], key=lambda item: item[1].start_s)
     rows = [[run.name, letter, duration_text(run.ns_per_unit), f"{run.work:,}", run.warm_up.reason] for letter, run in order]
-    return el(
-        "section", el("h2", "Runs, in order"), table(["session", "arm", f"per {unit_text(c.unit)}", "work", "warm-up"], rows)
-    )
+    return section("Runs, in order", table(["session", "arm", f"per {unit_text(c.unit)}", "work", "warm-up"], rows))

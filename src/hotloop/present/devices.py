@@ -17,8 +17,8 @@ from ..analyse.devices import BETWEEN, DeviceRow, Devices, share_operators
 from ..analyse.diagnosis import Diagnosis
 from ..model.device import COPY, CPU_OP, KERNEL, SYNC, TO_DEVICE, TO_HOST, Operators
 from ..printing.text import escape
-from .drawing import FAINT, fold_text, join_facts
-from .tables import pick
+from .drawing import FAINT, fold_text, join_facts, make_table
+from .tables import pick, seconds
 from .units import count_text, duration_text, interval_text, share_text
 
 MB = 1 << 20
@@ -83,15 +83,13 @@ def _lines(d: Devices, width: int) -> list[RenderableType]:
     table = _table(max(12, width - 61), "copies and waits", "call", "count", "blocking", "size", "time")
     for t in d.transfers[:LINES_SHOWN]:
         place = f"{t.file.rpartition('/')[2]}:{t.line} {t.function}" if t.file else t.function
-        size = f"{t.bytes / MB:.1f} MB" if t.bytes else ""
-        table.add_row(
-            "  " + escape(place),
-            f"{t.call} ({_DIRECTIONS[t.direction]})",
+        numbers = [
             count_text(t.count),
             count_text(t.blocking),
-            size,
+            f"{t.bytes / MB:.1f} MB" if t.bytes else "",
             duration_text(t.ns),
-        )
+        ]
+        table.add_row("  " + escape(place), f"{t.call} ({_DIRECTIONS[t.direction]})", *numbers)
     return [table]
 
 
@@ -139,12 +137,7 @@ def _operators(o: Operators, width: int) -> RenderableType:
 
 
 def _table(room: int, first: str, *heads: str) -> Table:
-    """A table whose first column, the names, gives way."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
-    table.add_column(f"  {first}", no_wrap=True, overflow="ellipsis", max_width=min(room, 60))
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("call", "in") else "right", no_wrap=True)
-    return table
+    return make_table(f"  {first}", *heads, room=min(room, 60), left=("call", "in"))
 
 
 # ---- JSON ----
@@ -158,7 +151,7 @@ def device_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
     return {
         "names": list(d.names),
         **pick(d, "processes measured_share busy_least idle_least idle_most"),
-        "lifetime_s": d.lifetime_ns / 1e9,
+        **seconds(d, "lifetime"),
         "own_cost_share": d.cost_share,
         "idle_in": dict(d.idle_in),
         "spans": [_span(r) for r in d.rows],
@@ -189,6 +182,6 @@ def operator_data(diagnosis: Diagnosis, most: int = 200) -> dict[str, Any] | Non
         "iterations": o.iterations,
         "device_busy_s": o.kernel_busy_ns / 1e9,
         "folded": o.folded(*_DEVICE_KINDS) if o.total_ns(*_DEVICE_KINDS) else o.folded(CPU_OP),
-        "labels": [{"label": x.label, "op_s": x.op_ns / 1e9, "device_s": x.device_ns / 1e9} for x in share_operators(o)],
-        "rows": [{"kind": x.kind, "name": x.name, "label": x.label, "calls": x.calls, "s": x.ns / 1e9} for x in o.rows[:most]],
+        "labels": [{"label": x.label, **seconds(x, "op device")} for x in share_operators(o)],
+        "rows": [pick(x, "kind name label calls") | {"s": x.ns / 1e9} for x in o.rows[:most]],
     }

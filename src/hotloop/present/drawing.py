@@ -5,12 +5,13 @@ Nothing is known by colour alone: work is █, inferred ▓, waiting ░, unattr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from textwrap import wrap
 
+from rich.table import Table
 from rich.text import Text
 
-from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING
+from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING, Balance
 from ..model.sheet import KINDS, SPAN
 
 INFERRED = "inferred"  # in the loop's bars, where work that was measured and work that was not stand side by side
@@ -19,6 +20,11 @@ STYLE = {SPAN: "blue", INFERRED: "cyan", WAITING: "yellow", UNATTRIBUTED: "magen
 FILL = {SPAN: "█", INFERRED: "▓", WAITING: "░", UNATTRIBUTED: "▒", PROFILER: "·"}
 WORD = {SPAN: "work", WAITING: "waiting", UNATTRIBUTED: "unattributed", PROFILER: "profiler"}
 _ORDER = (SPAN, INFERRED, *KINDS[1:])
+
+
+def balance_parts(b: Balance) -> dict[str, int]:
+    """What a track's lifetime consists of, by kind."""
+    return {SPAN: b.exclusive_ns, WAITING: b.waiting_ns, UNATTRIBUTED: b.unattributed_ns, PROFILER: b.profiler_ns}
 
 
 def draw_bar(mix: Mapping[str, int], whole: int, width: int) -> Text:
@@ -32,6 +38,15 @@ def draw_bar(mix: Mapping[str, int], whole: int, width: int) -> Text:
     if not before and any(mix.values()):
         text.append("▏", style=FAINT)
     return text
+
+
+def make_table(first: str, *heads: str, room: int, gap: int = 2, left: Container[str] = ()) -> Table:
+    """A table of numbers, on the right of their columns, whose first column, the names, gives way."""
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold", expand=False)
+    table.add_column(first, no_wrap=True, overflow="ellipsis", max_width=room)
+    for head in heads:
+        table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
+    return table
 
 
 def join_facts(parts: Iterable[str], width: int, indent: str = "") -> str:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..analyse.gap import CALLS, COST, EPISODES, STEPS, WORK, Cause, Gap, Side
-from ..printing.text import escape
+from ..analyse.gap import CALLS, COST, EPISODES, STEPS, WORK, Cause, Gap
+from ..printing.text import align, escape
 from .comparison import signed_text
-from .html.plain import el, page, table
+from .html.plain import el, page, section, table
 from .tables import pick
 from .units import duration_text
 
 VERSION = 1
 SHOWN = 15
 FACTORS = (EPISODES, STEPS, WORK, CALLS, COST)
+_SIDE = "name total_ns episodes steps step_unit"
 
 
 def cause_text(cause: Cause) -> str:
@@ -66,29 +67,18 @@ def _factors(gap: Gap) -> list[str]:
 
 def _cells(gap: Gap) -> list[list[str]]:
     shown = _factors(gap)
-    rows = [
-        [
-            "total",
-            duration_text(gap.small.total_ns),
-            duration_text(gap.large.total_ns),
-            *(signed_text(gap.by_factor[f]) for f in shown),
-        ]
+    rows = [("total", gap.small.total_ns, gap.large.total_ns, gap.by_factor)]
+    rows += [(escape(p.name), p.small_ns, p.large_ns, p.by_factor) for p in gap.parts]
+    return [
+        [name, duration_text(small), duration_text(large), *(signed_text(by_factor.get(f, 0)) for f in shown)]
+        for name, small, large, by_factor in rows
     ]
-    for part in gap.parts:
-        amounts = [signed_text(part.by_factor.get(f, 0)) for f in shown]
-        rows.append([escape(part.name), duration_text(part.small_ns), duration_text(part.large_ns), *amounts])
-    return rows
 
 
 def gap_text(gap: Gap) -> str:
     heads = ["component", "small", "large", *_factors(gap)]
-    rows = [heads, *_cells(gap)[: SHOWN + 1]]
-    widths = [min(36, max(len(row[i]) for row in rows)) for i in range(len(heads))]
     lines = [counts_text(gap), *headline(gap), "", "the difference, split exactly (rows and columns add up)"]
-    lines += [
-        "  ".join(cell[:w].ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    ]
+    lines += align([heads, *_cells(gap)[: SHOWN + 1]], 36, str.rjust)
     if len(gap.parts) > SHOWN:
         rest = gap.parts[SHOWN:]
         lines.append(f"… {len(rest)} more with {signed_text(sum(p.large_ns - p.small_ns for p in rest))}; all are in --json")
@@ -106,29 +96,24 @@ def gap_page(gap: Gap) -> str:
     return page(
         "Explained gap",
         el("section", *(el("p", line) for line in [*counts_text(gap).splitlines(), *headline(gap)])),
-        el("section", el("h2", "Beyond what was expected"), el("ol", *causes)),
-        el("section", el("h2", "The difference, split exactly"), table(heads, _cells(gap))),
+        section("Beyond what was expected", el("ol", *causes)),
+        section("The difference, split exactly", table(heads, _cells(gap))),
     )
 
 
 def gap_data(gap: Gap) -> dict[str, Any]:
     return {
         "version": VERSION,
-        "small": _side_data(gap.small),
-        "large": _side_data(gap.large),
+        "small": pick(gap.small, _SIDE),
+        "large": pick(gap.large, _SIDE),
         **pick(gap, "ratio expected_ratio factors"),
         "difference_ns": gap.large.total_ns - gap.small.total_ns,
         "by_factor_ns": gap.by_factor,
         "components": [
-            {"name": p.name, "small_ns": p.small_ns, "large_ns": p.large_ns, "by_factor_ns": p.by_factor, "ratios": p.ratios}
-            for p in gap.parts
+            {**pick(p, "name small_ns large_ns"), "by_factor_ns": p.by_factor, "ratios": p.ratios} for p in gap.parts
         ],
         "causes": [_cause_data(cause) for cause in gap.causes],
     }
-
-
-def _side_data(s: Side) -> dict[str, Any]:
-    return {"name": s.name, "total_ns": s.total_ns, "episodes": s.episodes, "steps": s.steps, "step_unit": s.step_unit}
 
 
 def _cause_data(c: Cause) -> dict[str, Any]:

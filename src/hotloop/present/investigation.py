@@ -12,11 +12,11 @@ from typing import Any
 from ..analyse.compare import UNDECIDED
 from ..analyse.investigation import Investigation, Result
 from ..analyse.runs import units_text
-from ..printing.text import escape
-from .comparison import comparison_data, quality_text, range_text
+from ..printing.text import align, escape
+from .comparison import bounds_text, comparison_data, quality_text, range_text
 from .comparison_page import comparison_sections
 from .html.drawings import Bar, draw_forest
-from .html.plain import Markup, el, page, table
+from .html.plain import Markup, el, page, section, table
 from .tables import pick
 from .units import duration_text, rate_text
 
@@ -41,8 +41,7 @@ def _cells(r: Result) -> list[str]:
     if c is None:
         return [*head, "", "", "failed", r.problem]
     s = c.speedup
-    bounds = "" if s.low is None or s.high is None else f"[{s.low:.2f}, {s.high:.2f}]"
-    return [*head, f"{s.mid:.2f}x", bounds, c.verdict, r.against]
+    return [*head, f"{s.mid:.2f}x", bounds_text(s.low, s.high, ".2f"), c.verdict, r.against]
 
 
 def _actions(x: Investigation) -> list[str]:
@@ -77,19 +76,14 @@ def _facts(x: Investigation) -> list[str]:
     out = [f"baseline: {x.baseline}", f"{x.rounds} rounds, all variants in turns; margin ±{x.margin * 100:g} %"]
     if x.baseline_rate is not None:
         rate = x.baseline_rate
-        bounds = "" if rate.low is None or rate.high is None else f" [{rate_text(rate.low)}, {rate_text(rate.high)}]"
-        out.append(f"baseline speed: {rate_text(rate.mid)}{bounds} {units_text(x.unit)} a second")
+        speed = f"{rate_text(rate.mid)} {bounds_text(rate.low, rate.high, rate_text)}".rstrip()
+        out.append(f"baseline speed: {speed} {units_text(x.unit)} a second")
     return out
 
 
 def investigation_text(x: Investigation) -> str:
     rows = [list(HEADS), *([escape(cell) for cell in _cells(r)] for r in x.results)]
-    widths = [min(44, max(len(row[i]) for row in rows)) for i in range(len(HEADS))]
-    lines = [f"INVESTIGATION  {escape(x.name)}", *(escape(fact) for fact in _facts(x)), ""]
-    lines += [
-        "  ".join(cell[:w].ljust(w) if i < 6 else cell for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]
+    lines = [f"INVESTIGATION  {escape(x.name)}", *(escape(fact) for fact in _facts(x)), "", *align(rows, 44)]
     for title, items in _lists(x):
         lines += ["", title, *(f"  {escape(item)}" for item in items)]
     return "\n".join(lines)
@@ -135,11 +129,8 @@ def investigation_page(x: Investigation) -> str:
         hopes.append(h.expected)
     sections = [
         el("section", *(el("p", fact) for fact in _facts(x))),
-        el("section", el("h2", "Measured against expected"), *([draw_forest(bars, hopes)] if bars else []), _page_table(x)),
-        *(
-            el("section", el("h2", title.capitalize()), el("ul", *(el("li", item) for item in items)))
-            for title, items in _lists(x)
-        ),
+        section("Measured against expected", *([draw_forest(bars, hopes)] if bars else []), _page_table(x)),
+        *(section(title.capitalize(), el("ul", *(el("li", item) for item in items))) for title, items in _lists(x)),
     ]
     for h, c in measured:
         inner = comparison_sections(c, (), (x.baseline, h.command))
@@ -164,13 +155,13 @@ def investigation_data(x: Investigation) -> dict[str, Any]:
         **pick(x, "name unit rounds margin baseline"),
         "results": [
             {
-                "name": r.hypothesis.name, "command": r.hypothesis.command, "expected": r.hypothesis.expected,
+                **pick(r.hypothesis, "name command expected"),
                 "confidence": r.hypothesis.confidence or None, "note": r.hypothesis.note or None, "problem": r.problem or None,
                 "against_expectation": r.against or None,
                 "comparison": comparison_data(r.comparison, (), (x.baseline, r.hypothesis.command)) if r.comparison else None,
             }
             for r in x.results
         ],
-        "goals": [{"name": g.name, "wanted": g.wanted, "status": g.status, "best": g.best} for g in x.goals],
+        "goals": [pick(g, "name wanted status best") for g in x.goals],
         "actions": [r.hypothesis.name for r in x.actions],
     }  # fmt: skip

@@ -14,7 +14,7 @@ from ..model.ledger import Balance
 from ..model.sheet import Sheet
 from ..store.findings import finding_data
 from .devices import device_data, operator_data, reads_data
-from .tables import iteration_rows, line_rows, operation_rows, part_rows, phase_rows, pick
+from .tables import iteration_rows, line_rows, operation_rows, part_rows, phase_rows, pick, seconds
 
 VERSION = 1
 MOST_LINES = 500
@@ -27,8 +27,7 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
         "version": VERSION,
         "session": diagnosis.path,
         **pick(diagnosis, "name sps sps_latest learners counters resources"),
-        "wall_s": diagnosis.wall_ns / 1e9,
-        "loop_s": diagnosis.loop_ns / 1e9,
+        **seconds(diagnosis, "wall loop"),
         "coverage": diagnosis.numbers.coverage,
         "operations": [asdict(row) for row in operation_rows(diagnosis)],
         "waits": [asdict(row) for row in operation_rows(diagnosis, (m.WAIT,))],
@@ -49,7 +48,7 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
         "tensor_reads": reads_data(diagnosis),
         "operators": operator_data(diagnosis),
         "tracks": [_track(b, diagnosis) for b in diagnosis.ledger.balances],
-        "processes": [{"pid": p.pid, "name": p.name, "state": p.state} for p in diagnosis.processes],
+        "processes": [pick(p, "pid name state") for p in diagnosis.processes],
         "iterations": {
             "closed": diagnosis.iterations_closed,
             **_history(diagnosis.iterations),
@@ -136,5 +135,5 @@ def _tree(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 def _track(b: Balance, diagnosis: Diagnosis) -> dict[str, Any]:
     process, exact = diagnosis.processes[b.shard], pick(b, "lifetime_ns exclusive_ns waiting_ns unattributed_ns profiler_ns")
-    seconds = {f"{name[:-3]}_s": ns / 1e9 for name, ns in (exact | pick(b, "inferred_ns")).items()}
-    return {"process": process.pid, "state": process.state, "name": b.name, **seconds, **exact}
+    rounded = seconds(b, "lifetime exclusive waiting unattributed profiler inferred")
+    return {"process": process.pid, "state": process.state, "name": b.name, **rounded, **exact}

@@ -15,6 +15,7 @@ from ..analyse.diagnosis import Diagnosis
 from ..model.session import DIED, ENDED, RUNNING
 from ..printing.blocks import find_largest
 from ..printing.text import escape
+from .tables import seconds
 from .units import duration_text, rate_text, share_text
 
 
@@ -29,8 +30,7 @@ def list_row(path: str, diagnosis: Diagnosis) -> dict[str, Any]:
         "start_unix_s": diagnosis.start_unix_ns / 1e9,
         "state": RUNNING if RUNNING in states else DIED if diagnosis.processes[0].state == DIED else ENDED,
         "processes": len(diagnosis.processes),
-        "wall_s": diagnosis.wall_ns / 1e9,
-        "loop_s": diagnosis.loop_ns / 1e9,
+        **seconds(diagnosis, "wall loop"),
         "iterations": diagnosis.iterations_closed,
         "sps": diagnosis.sps,
         "coverage": diagnosis.numbers.coverage,

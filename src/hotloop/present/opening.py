@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ..analyse.diagnosis import Diagnosis
@@ -18,7 +17,7 @@ from ..model.finding import CRITICAL, NOTE, WARNING, Finding
 from ..model.ledger import WAITING
 from ..model.sheet import SPAN
 from ..printing.text import escape, shorten
-from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts
+from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts, make_table
 from .loop import LoopRow, ShownLine, fold_rows, inferred_share, list_rows, show_lines, waiting_share
 from .units import count_text, duration_text, share_text
 
@@ -115,10 +114,8 @@ def _finding(finding: Finding, number: int, width: int, evidence: int) -> list[T
 
 def _phases(diagnosis: Diagnosis, rows: Sequence[LoopRow], width: int) -> RenderableType:
     bar = min(40, width - 60)
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", expand=False)
-    table.add_column("PHASES OF THE LOOP", no_wrap=True, overflow="ellipsis", max_width=max(20, width - max(bar, 0) - 36))
-    for head in ("share", "time", "inferred", "waiting"):
-        table.add_column(head, justify="right", no_wrap=True)
+    heads = ("PHASES OF THE LOOP", "share", "time", "inferred", "waiting")
+    table = make_table(*heads, room=max(20, width - max(bar, 0) - 36), gap=1)
     if bar >= 10:
         table.add_column("", no_wrap=True, width=bar)
     loop = diagnosis.phases.loop_ns

@@ -31,7 +31,7 @@ from .charts import (
     say,
     subtitle,
 )
-from .drawing import WORD
+from .drawing import WORD, balance_parts
 from .units import duration_text, rate_text, share_text
 
 if TYPE_CHECKING:
@@ -174,15 +174,10 @@ def chart_lanes(axes: Axes, diagnosis: Diagnosis) -> None:
     balances = [b for b in balances if b.lifetime_ns]
     if not balances:
         return say(axes, "nothing was recorded")
-    parts = {
-        SPAN: [b.exclusive_ns for b in balances],
-        WAITING: [b.waiting_ns for b in balances],
-        UNATTRIBUTED: [b.unattributed_ns for b in balances],
-        PROFILER: [b.profiler_ns for b in balances],
-    }
+    parts = [balance_parts(b) for b in balances]
     left = np.zeros(len(balances))
-    for kind, values in parts.items():
-        seconds = np.array(values) / 1e9
+    for kind in parts[0]:
+        seconds = np.array([part[kind] for part in parts]) / 1e9
         axes.barh(
             range(len(balances)), seconds, left=left, height=0.7, color=KIND_COLOUR[kind], hatch=KIND_HATCH[kind],
             edgecolor="white", linewidth=0, label=WORD[kind],

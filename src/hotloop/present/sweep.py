@@ -9,9 +9,10 @@ from typing import Any
 
 from ..analyse.scaling import CONSTANT, LINEAR, LOGLINEAR, PIECEWISE, Law
 from ..analyse.sweep import Sweep
-from ..printing.text import escape
+from ..printing.text import align, escape
 from .html.drawings import draw_scaling
-from .html.plain import Markup, el, page, table
+from .html.plain import Markup, el, page, section, table
+from .tables import pick
 from .units import duration_text
 
 VERSION = 1
@@ -67,9 +68,7 @@ def _facts(sweep: Sweep) -> list[str]:
 
 def sweep_text(sweep: Sweep) -> str:
     rows = [list(HEADS), *([escape(cell) for cell in row] for row in _rows(sweep)[: SHOWN + 1])]
-    widths = [min(46, max(len(row[i]) for row in rows)) for i in range(len(HEADS))]
-    table_lines = ["  ".join(cell[:w].ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*_facts(sweep)[:1], "", *table_lines, "", *_facts(sweep)[1:]])
+    return "\n".join([*_facts(sweep)[:1], "", *align(rows, 46), "", *_facts(sweep)[1:]])
 
 
 def sweep_page(sweep: Sweep) -> str:
@@ -78,8 +77,8 @@ def sweep_page(sweep: Sweep) -> str:
     return page(
         "Scaling",
         el("section", *(el("p", fact) for fact in _facts(sweep))),
-        el("section", el("h2", "Laws"), table(HEADS, _rows(sweep))),
-        el("section", el("h2", "Time over size, both logarithmic"), el("div", *plots, class_="plots")),
+        section("Laws", table(HEADS, _rows(sweep))),
+        section("Time over size, both logarithmic", el("div", *plots, class_="plots")),
     )
 
 
@@ -91,10 +90,10 @@ def sweep_data(sweep: Sweep) -> dict[str, Any]:
     p = sweep.prediction
     return {
         "version": VERSION,
-        "runs": [{"size": r.size, "total_ns": r.total_ns, "components": r.components} for r in sweep.runs],
+        "runs": [pick(r, "size total_ns components") for r in sweep.runs],
         "total": _law_data(sweep.total),
         "components": [_law_data(law) for law in sweep.laws],
-        "prediction": None if p is None else {"size": p.size, "seconds": p.seconds, "low": p.low, "high": p.high},
+        "prediction": None if p is None else pick(p, "size seconds low high"),
         "shares": dict(sweep.shares),
         "note": sweep.warning or None,
         "trends": list(sweep.trends),
@@ -104,7 +103,7 @@ def sweep_data(sweep: Sweep) -> dict[str, Any]:
 def _law_data(law: Law) -> dict[str, Any]:
     bounds = law.exponent_bounds
     return {
-        "name": law.name, "model": law.model, "fixed_s": law.fixed_s, "slope_s": law.slope_s, "knee": law.knee or None,
+        **pick(law, "name model fixed_s slope_s"), "knee": law.knee or None,
         "slope_after_s": law.slope_after_s if law.knee else None, "growth": law.growth,
         "exponent": {"mid": law.exponent, "low": bounds.low if bounds else None, "high": bounds.high if bounds else None},
         "held_out": {"predicted_s": law.held_out_s, "measured_s": law.measured_s, "agrees": law.agrees},

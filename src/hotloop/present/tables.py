@@ -105,25 +105,30 @@ def pick(x: object, names: str) -> dict[str, Any]:
     return {name: getattr(x, name) for name in names.split()}
 
 
+def seconds(x: object, names: str) -> dict[str, Any]:
+    """These times, which it has in nanoseconds: `total_s` from its `total_ns`."""
+    return {f"{name}_s": getattr(x, f"{name}_ns") / 1e9 for name in names.split()}
+
+
 def phase_rows(d: Diagnosis) -> list[PhaseRow]:
     return [
-        PhaseRow(
-            p.name or NONE, _share(p.total_ns, d.phases.loop_ns), p.total_ns / 1e9, p.direct_ns / 1e9, p.inferred_ns / 1e9,
-            p.waiting_ns / 1e9,
-        )
+        PhaseRow(p.name or NONE, _share(p.total_ns, d.phases.loop_ns), **seconds(p, "total direct inferred waiting"))
         for p in d.phases.phases
-    ]  # fmt: skip
+    ]
 
 
 def part_rows(d: Diagnosis) -> list[PartRow]:
     return [
         PartRow(
-            p.name or NONE, part.name, _share(part.total_ns, d.phases.loop_ns), part.total_ns / 1e9, part.waiting_ns / 1e9,
-            part.inferred_ns > 0,
+            phase=p.name or NONE,
+            name=part.name,
+            share=_share(part.total_ns, d.phases.loop_ns),
+            **seconds(part, "total waiting"),
+            inferred=part.inferred_ns > 0,
         )
         for p in d.phases.phases
         for part in p.parts
-    ]  # fmt: skip
+    ]
 
 
 def operation_rows(d: Diagnosis, kinds: tuple[int, ...] = (m.USER, m.OVERFLOW)) -> list[OperationRow]:
@@ -134,11 +139,13 @@ def operation_rows(d: Diagnosis, kinds: tuple[int, ...] = (m.USER, m.OVERFLOW)) 
 def line_rows(d: Diagnosis) -> list[LineRow]:
     return [
         LineRow(
-            x.file, x.line, x.function, x.first_line, phase_name(x.phase) or NONE, x.span, x.samples, x.share, x.shard, x.track,
-            x.inner, text_of(d.sources, x),
+            **pick(x, "file line function first_line span samples share track inner"),
+            phase=phase_name(x.phase) or NONE,
+            process=x.shard,
+            text=text_of(d.sources, x),
         )
         for x in d.lines
-    ]  # fmt: skip
+    ]
 
 
 def iteration_rows(d: Diagnosis) -> list[IterationRow]:
@@ -156,17 +163,11 @@ def _operation(o: Operation, d: Diagnosis) -> OperationRow:
         calls=o.calls,
         open=o.open,
         total_s=o.busy_ns / 1e9,
-        self_s=o.self_ns / 1e9,
-        waiting_s=o.waiting_ns / 1e9,
-        min_s=o.min_ns / 1e9,
-        max_s=o.max_ns / 1e9,
+        **seconds(o, "self waiting min max busy union union_high"),
         p50_s=o.percentile_ns(0.5) / 1e9,
         p95_s=o.percentile_ns(0.95) / 1e9,
         p99_s=o.percentile_ns(0.99) / 1e9,
         share=min(1.0, _share(o.union_ns, d.wall_ns)),
-        busy_s=o.busy_ns / 1e9,
-        union_s=o.union_ns / 1e9,
-        union_high_s=o.union_high_ns / 1e9,
         union_exact=o.union_high_ns == o.union_ns,
         concurrency=o.concurrency,
         cpu_share=o.cpu_ns / o.cpu_wall_ns if o.cpu_wall_ns else None,

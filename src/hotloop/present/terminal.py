@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import time
+from collections import Counter
 from textwrap import wrap
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ..analyse.diagnosis import Diagnosis
@@ -20,7 +20,7 @@ from ..model.ledger import PROFILER, UNATTRIBUTED, WAITING, Operation
 from ..model.sheet import KINDS, SPAN, Sheet, fold_small, round_shares
 from ..printing.text import escape, losses_text, own_cost_text
 from .devices import device_sections
-from .drawing import FAINT, FILL, STYLE, WORD, draw_bar, fold_text, join_facts
+from .drawing import FAINT, FILL, STYLE, WORD, balance_parts, draw_bar, fold_text, join_facts, make_table
 from .opening import opening
 from .sentences import end_text, hook_notes, inferred_text, learners_text, work_facts
 from .units import count_text, duration_text, interval_text, rate_text, round_parts, share_text, spark_text
@@ -57,9 +57,7 @@ def show_report(console: Console, diagnosis: Diagnosis) -> None:
 
 def _header(diagnosis: Diagnosis, width: int) -> RenderableType:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(diagnosis.start_unix_ns / 1e9)) if diagnosis.start_unix_ns else ""
-    states: dict[str, int] = {}
-    for process in diagnosis.processes:
-        states[process.state] = states.get(process.state, 0) + 1
+    states = Counter(process.state for process in diagnosis.processes)
     processes = ", ".join(f"{n} {state}" for state, n in states.items())
     title = Text.assemble(("HotLoop  ", "bold"), (escape(diagnosis.name), "bold"), f"  {when}")
     facts = [
@@ -91,10 +89,8 @@ def _balance(diagnosis: Diagnosis, width: int) -> RenderableType | None:
     track = diagnosis.ledger.balances[0].name
     sheet = fold_small(diagnosis.sheet, diagnosis.sheet.wall_ns // 200, most_children=10)
     bar = 24 if width >= 100 else 14
-    table = Table(box=None, padding=(0, 1, 0, 0), show_header=True, header_style="bold", expand=False)
-    table.add_column(f"WHERE THE TIME WENT  ({escape(track)})", no_wrap=True, overflow="ellipsis", max_width=width - bar - 32)
-    for head in ("share", "time", "calls"):
-        table.add_column(head, justify="right", no_wrap=True)
+    title = f"WHERE THE TIME WENT  ({escape(track)})"
+    table = make_table(title, "share", "time", "calls", room=width - bar - 32, gap=1)
     table.add_column("", no_wrap=True, width=bar)
     shares = round_shares(sheet)
     guides = _guides(sheet)
@@ -169,24 +165,15 @@ def _mixes(sheet: Sheet) -> list[dict[str, int]]:
 # ---- tables ----
 
 
-def _table(width: int, *heads: tuple[str, str]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
-    for i, (head, justify) in enumerate(heads):
-        table.add_column(
-            head, justify="left" if justify == "left" else "right", no_wrap=True,
-            overflow="ellipsis", max_width=max(18, width // 3) if i == 0 else None,
-        )  # fmt: skip
-    return table
-
-
 def _operations(diagnosis: Diagnosis, width: int) -> RenderableType | None:
     shown = diagnosis.user_operations
     if not shown:
         return Padding(Text('No span was recorded: wrap a part of the loop in `with hotloop.profile("name")`.'), (0, 0, 1, 0))
     rows = [(escape(o.name), _cells(o, diagnosis.wall_ns)) for o in shown[:OPERATIONS_SHOWN]]
-    room = min(max(len(name) for name, _ in rows), max(18, width // 3))
-    heads = _choose_columns([cells for _, cells in rows], width - room - 2)
-    table = _table(width, ("OPERATIONS", "left"), *((head, "right") for head in heads))
+    room = max(18, width // 3)
+    names = min(max(len(name) for name, _ in rows), room)
+    heads = _choose_columns([cells for _, cells in rows], width - names - 2)
+    table = make_table("OPERATIONS", *heads, room=room)
     for name, cells in rows:
         table.add_row(name, *(cells[head] for head in heads))
     rest = shown[OPERATIONS_SHOWN:]
@@ -237,7 +224,7 @@ def _lanes(diagnosis: Diagnosis, width: int) -> RenderableType | None:
     if not balances:
         return None
     bar = width - 84
-    table = _table(66, ("THREADS", "left"), ("lifetime", "r"), *((WORD[k], "r") for k in KINDS))
+    table = make_table("THREADS", "lifetime", *(WORD[k] for k in KINDS), room=22)
     if bar >= 10:
         table.add_column("", no_wrap=True, width=bar)
     order = sorted(range(len(balances)), key=lambda i: (balances[i].shard != 0, i != 0, -balances[i].lifetime_ns))
@@ -246,7 +233,7 @@ def _lanes(diagnosis: Diagnosis, width: int) -> RenderableType | None:
         process = diagnosis.processes[b.shard]
         owner = "" if b.shard == 0 else f"{process.name or 'process'} {process.pid} / "
         state = "" if process.state == "ended" else f" ({process.state})"
-        parts = {SPAN: b.exclusive_ns, WAITING: b.waiting_ns, UNATTRIBUTED: b.unattributed_ns, PROFILER: b.profiler_ns}
+        parts = balance_parts(b)
         shares = round_parts(list(parts.values()))
         table.add_row(
             escape(owner + b.name + state), duration_text(b.lifetime_ns), *(f"{x / 10:.1f} %" for x in shares),

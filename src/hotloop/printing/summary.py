@@ -31,8 +31,9 @@ class Summary:
         self.wall_ns = main.lifetime_ns if main else 0
         self.numbers = take_numbers(self.ledger)
         self.loop_ns = measure_loop(shard, self.numbers)
-        self.profiler_ns = sum(b.profiler_ns for b in self.ledger.balances)
-        self.busy_tracks_ns = sum(b.lifetime_ns for b in self.ledger.balances)
+        lifetimes_ns = sum(b.lifetime_ns for b in self.ledger.balances)
+        self.profiler_share = sum(b.profiler_ns for b in self.ledger.balances) / lifetimes_ns if lifetimes_ns else 0.0
+        self.own_cost_ns = (shard.cost_inside_ps + shard.cost_outside_ps) / 1000
         self.sps = rate_of(shard.counters.get("env_steps", 0), self.loop_ns)
         self.sps_latest = windowed_rate(shard.iterations, "env_steps")
 
@@ -64,9 +65,9 @@ class Summary:
         shard = self.shard
         return {
             "losses": shard.losses,
-            "own_cost_ns_per_span": (shard.cost_inside_ps + shard.cost_outside_ps) / 1000,
+            "own_cost_ns_per_span": self.own_cost_ns,
             "own_cost_error_ns": shard.cost_error_ps / 1000,
-            "profiler_share": self.profiler_ns / self.busy_tracks_ns if self.busy_tracks_ns else 0.0,
+            "profiler_share": self.profiler_share,
             "native": shard.native,
             "memory_method": memory_method(shard, self.operations),
             "held_across_yield": {escape(x.name): x.held_across_yield for x in shard.labels if x.held_across_yield},
@@ -90,9 +91,8 @@ class Summary:
 
     def _quality(self) -> list[str]:
         shard = self.shard
-        share = self.profiler_ns / self.busy_tracks_ns if self.busy_tracks_ns else 0.0
-        cost = (shard.cost_inside_ps + shard.cost_outside_ps) / 1000
-        parts = ["quality: " + losses_text(shard.losses), own_cost_text(cost, shard.cost_error_ps / 1000, share)]
+        cost = own_cost_text(self.own_cost_ns, shard.cost_error_ps / 1000, self.profiler_share)
+        parts = ["quality: " + losses_text(shard.losses), cost]
         if any(o.peak_readings or o.end_readings for o in self.operations):
             parts.append(f"memory: {memory_method(shard, self.operations)}")
         held = [escape(x.name) for x in shard.labels if x.held_across_yield]

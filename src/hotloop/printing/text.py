@@ -6,7 +6,7 @@ What lives here: plain strings in, plain strings out, by the standard library al
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..model import shard as m
 
@@ -29,6 +29,22 @@ def join(parts: Sequence[str], width: int) -> str:
         else:
             lines.append(f"  {part}")
     return "\n".join(lines)
+
+
+def align(rows: Sequence[Sequence[str]], most: int = 1000, place: Callable[[str, int], str] = str.ljust) -> list[str]:
+    """A table's lines. Columns are cut to `most` characters, but not the last, which may run on; the first is a name.
+
+    >>> align([["a", "bc", "d"], ["abc", "b", "more"]], 2)
+    ['a   bc  d', 'ab  b   more']
+    """
+    widths = [min(most, max(map(len, column))) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        *cells, last = [
+            (place if i else str.ljust)(cell, width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join([*(cell[:most] for cell in cells), last]).rstrip())
+    return lines
 
 
 def losses_text(losses: dict[str, int]) -> str:

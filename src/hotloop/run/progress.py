@@ -21,7 +21,7 @@ from ..model.job import count_work, fold_job, job_loop_ns, order_processes
 from ..model.ledger import Ledger
 from ..model.numbers import rate_of, take_numbers
 from ..model.phase import phase_name
-from ..printing.text import escape
+from ..printing.text import escape, shorten
 from ..store import schema
 from ..store.shard import decode
 
@@ -120,7 +120,7 @@ class StatusLine:
         columns, rows = shutil.get_terminal_size()
         if rows != self._rows:
             self._reserve(rows)
-        text = shorten_line(status_text(elapsed_s, progress), columns)
+        text = shorten(status_text(elapsed_s, progress), columns)
         self._write(f"\x1b7\x1b[{rows};1H\x1b[2K\x1b[7m{text}\x1b[0m\x1b8")
 
     def close(self) -> None:
@@ -159,7 +159,3 @@ def status_text(elapsed_s: float, progress: Progress | None) -> str:
     if progress.shares:
         parts.append("  ".join(f"{escape(name)} {share * 100:.0f} %" for name, share in progress.shares))
     return " | ".join(parts)
-
-
-def shorten_line(text: str, columns: int) -> str:
-    return text if len(text) <= columns else text[: max(0, columns - 1)] + "…"

@@ -101,6 +101,11 @@ class Blocks:
         self._names: dict[tuple[int, int], str | None] = {}
         self._name_bytes_left = len(data)  # names do not overlap: together they are no longer than the file
 
+    def left_out(self, count: int, what: str) -> None:
+        """Say that so many of something were not believed, if there were any."""
+        if count:
+            self.problems.append(f"{count} {what}")
+
     def of(self, kind: int) -> list[BlockView]:
         """The blocks whose items carry on one another's numbers; behind a gap nobody knows an item's number."""
         found = sorted((b for b in self.blocks if b.kind == kind), key=lambda b: b.ordinal)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ DEVICE_DIR = "device"
 MOST_BYTES = 4 << 20
 MOST_FILES = 256
 _MOST_ROWS = 2000
+_NUMBERS = [field.name for field in fields(d.DeviceProcess) if field.type == "int"]
 _T = TypeVar("_T")
 
 
@@ -39,17 +41,12 @@ def read_devices(session: Path, read: Callable[[Path, int], bytes]) -> tuple[d.D
 
 
 def _process(said: dict[str, Any]) -> d.DeviceProcess:
-    n = _number
     return d.DeviceProcess(
-        pid=n(said["pid"]), name=_text(said["name"]), lifetime_ns=n(said["lifetime_ns"]), measured_ns=n(said["measured_ns"]),
-        covered_ns=n(said["covered_ns"]), busy_ns=n(said["busy_ns"]), cost_ns=n(said["cost_ns"]),
-        marks=n(said["marks"]), dropped=n(said["dropped"]),
-        unresolved=n(said["unresolved"]), broken=_text(said["broken"]), labels=_rows(said["labels"], _label),
-        pairs=_rows(said["pairs"], lambda row: d.DevicePair(_key(row["in"]), _key(row["for"]), n(row["ns"]))),
-        transfers=_rows(said["transfers"], _transfer),
-        memory=_rows(said["memory"], lambda row: d.MemoryPoint(*(n(x) for x in row))),
-        peaks=_rows(said["peaks"], lambda row: (*_key(row[:2]), n(row[2]))),
-        peak_allocated=n(said["peak_allocated"]), peak_reserved=n(said["peak_reserved"]),
+        **{name: _number(said[name]) for name in _NUMBERS}, name=_text(said["name"]), broken=_text(said["broken"]),
+        labels=_rows(said["labels"], _label), transfers=_rows(said["transfers"], _transfer),
+        pairs=_rows(said["pairs"], lambda row: d.DevicePair(_key(row["in"]), _key(row["for"]), _number(row["ns"]))),
+        memory=_rows(said["memory"], lambda row: d.MemoryPoint(*map(_number, row))),
+        peaks=_rows(said["peaks"], lambda row: (*_key(row[:2]), _number(row[2]))),
     )  # fmt: skip
 
 

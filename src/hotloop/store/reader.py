@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnreadableError
-from ..model.device import Operators
 from ..model.job import order_processes
-from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData, Source
+from ..model.session import DIED, ENDED, RUNNING, Events, Process, SessionData
 from ..model.shard import WAIT, Shard
 from . import schema as s
 from .blocks import walk
@@ -75,33 +74,23 @@ def read_session(path: str | os.PathLike[str]) -> SessionData:
         meta = {**meta, "resources": {**(said if isinstance(said, dict) else {}), **summarise(samples)}}
     return SessionData(
         directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples,
-        _read_sources(directory / SOURCES_FILE), _read_hooks(directory / s.HOOKS_FILE),
-        read_devices(directory, _read_file), _read_operators(directory / OPS_FILE),
+        read_sources(_read_optional(directory / SOURCES_FILE, MAX_META_BYTES)), _read_hooks(directory / s.HOOKS_FILE),
+        read_devices(directory, _read_file), read_ops(_read_optional(directory / OPS_FILE, MOST_OPS_BYTES)),
     )  # fmt: skip
 
 
-def _read_sources(path: Path) -> dict[str, Source]:
+def _read_optional(path: Path, limit: int) -> bytes:
+    """A file that not every session has; nothing where it is not there, or no file."""
     try:
-        return read_sources(_read_file(path, MAX_META_BYTES))
+        return _read_file(path, limit)
     except OSError:
-        return {}
-
-
-def _read_operators(path: Path) -> Operators | None:
-    try:
-        return read_ops(_read_file(path, MOST_OPS_BYTES))
-    except OSError:
-        return None
+        return b""
 
 
 def _read_hooks(path: Path) -> tuple[dict[str, str], ...]:
     """One line each; those that are not ours are left out."""
     found = []
-    try:
-        rows = _read_file(path, 1 << 19).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ()
-    for row in rows[:5000]:
+    for row in _read_optional(path, 1 << 19).decode("utf-8", "replace").splitlines()[:5000]:
         try:
             said = json.loads(row)
             found.append({key: str(said[key])[:300] for key in ("pid", "integration", "state", "detail")})

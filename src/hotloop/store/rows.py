@@ -71,8 +71,7 @@ def read_iterations(
                 bad += 1
         rows.append(m.Iteration(number, merged, start, end, self_ns, calls, counted))
         at, seen, until = after, number + merged, end
-    if bad:
-        d.problems.append(f"{bad} entries of iterations are impossible and left out")
+    d.left_out(bad, "entries of iterations are impossible and left out")
     if rows and closed < seen <= closed + rows[-1].merged:
         closed = seen  # the last row was written, and the process killed before it said so
     if abs(closed - seen) > 1:
@@ -92,6 +91,5 @@ def read_snapshots(d: Blocks, paths: int, lifetime: Lifetime) -> tuple[m.Snapsho
             out.append(m.Snapshot(time_ns, path, rss, peak))
         else:
             bad += 1
-    if bad:
-        d.problems.append(f"{bad} memory snapshots hold impossible values and are left out")
+    d.left_out(bad, "memory snapshots hold impossible values and are left out")
     return tuple(out)

@@ -45,8 +45,7 @@ def read_samples(d: Blocks, paths: int, tracks: int) -> m.Samples:
             bad += 1
         elif count:
             counts.append(m.Sample(stack, path, -1 if track == U32 else track, count, early, state, holds_gil))
-    if bad:
-        d.problems.append(f"{bad} stack samples refer to what is not there and are left out")
+    d.left_out(bad, "stack samples refer to what is not there and are left out")
     return m.Samples(
         interval_ns=d.word(s.H_SAMPLE_NS, MAX_NS, "interval of the sampler"),
         ticks=d.word(s.H_SAMPLE_TICKS, _MOST, "number of samples"),

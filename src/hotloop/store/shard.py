@@ -71,8 +71,7 @@ def decode(data: bytes) -> m.Shard:
         snapshots=read_snapshots(d, len(paths), lifetime), samples=read_samples(d, len(paths), len(tracks)),
         envs=_envs(h, labels, len(tracks), lifetime),
     )  # fmt: skip
-    if unreadable := d.unreadable_names:
-        d.problems.append(f"{unreadable} names cannot be read")
+    d.left_out(d.unreadable_names, "names cannot be read")
     if shard.ended and shard.attempted != (found := shard.recorded + shard.dropped + shard.open_count):
         d.problems.append(f"{shard.attempted} spans were begun, but {found} are accounted for")
     return replace(shard, problems=tuple(d.problems))
@@ -117,8 +116,7 @@ def _paths(d: Blocks, labels: int) -> list[m.Path]:
             deep += 1
         depths.append(depths[parent] + 1 if paths else 0)
         paths.append(m.Path(parent, label, (shard, path) if shard else None))
-    if deep:
-        d.problems.append(f"{deep} paths are nested more than {most} deep; they are shown at that depth")
+    d.left_out(deep, f"paths are nested more than {most} deep; they are shown at that depth")
     if not paths:
         raise UnreadableError("the shard holds no paths; the process died before its first span")
     return paths
@@ -138,8 +136,7 @@ def _nodes(d: Blocks, tracks: int, paths: int, lifetime: Lifetime) -> tuple[list
             continue
         least, histogram = least if count else 0, item[-s.HIST_BUCKETS :]
         nodes.append(m.Node(track, path, count, self_ns, total, least, most, sumsq, histogram, *measured[:_MEASURED]))
-    if bad:
-        d.problems.append(f"{bad} nodes with impossible values are left out")
+    d.left_out(bad, "nodes with impossible values are left out")
     return nodes, shifts
 
 
@@ -171,8 +168,7 @@ def _keep_possible(d: Blocks, nodes: list[m.Node | None], shifts: list[int], lif
         if node is not None and not _is_possible(node, shifts[i], lifetime):
             nodes[i] = m.Node(node.track, node.path, 0, node.self_ns, 0, 0, 0, 0.0, _NO_HISTOGRAM)
             bad += 1
-    if bad:
-        d.problems.append(f"{bad} nodes hold impossible numbers; only their self time is kept")
+    d.left_out(bad, "nodes hold impossible numbers; only their self time is kept")
     over = {track: ns - lifetime.most_ns for track, ns in _self_by_track(nodes).items() if ns > lifetime.most_ns}
     if over:
         d.problems.append(f"{len(over)} tracks hold more time than the recording; their largest nodes are left out")
@@ -290,8 +286,7 @@ def _open_spans(
         if path:
             found.append((-1, path - 1 if path <= paths else -1, start))
     spans = [m.OpenSpan(n, path, min(at, lifetime.end_ns)) for n, path, at in found if path >= 0 and lifetime.holds(at)]
-    if len(spans) < len(found):
-        d.problems.append(f"{len(found) - len(spans)} open spans refer to what is not there and are left out")
+    d.left_out(len(found) - len(spans), "open spans refer to what is not there and are left out")
     return spans
 
 
@@ -349,6 +344,5 @@ def _tracks(d: Blocks, raw: list[tuple[int, ...]], nodes: list[m.Node | None], l
                 depth=depth if depth <= entered else 0,
             )
         )  # fmt: skip
-    if bad:
-        d.problems.append(f"{bad} tracks began outside the recording or hold more open spans than were begun")
+    d.left_out(bad, "tracks began outside the recording or hold more open spans than were begun")
     return tuple(out)

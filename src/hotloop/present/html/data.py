@@ -6,7 +6,6 @@ into one that says how many they are; shares are whole tenths of a percent and a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,17 +14,18 @@ from ...analyse.diagnosis import Diagnosis
 from ...analyse.owners import UNKNOWN
 from ...analyse.timeline import Timeline
 from ...model import shard as m
-from ...model.ledger import Balance, Operation
+from ...model.ledger import Operation
 from ...model.session import DIED, ENDED
 from ...model.sheet import KINDS
 from ...printing.text import losses_text
+from ..drawing import balance_parts
 from ..sentences import end_text, hook_notes, replay_ratio
 from ..tables import pick
 from ..units import round_parts
 from .devices import device_data, operators_data
 from .loop import findings_data, lines_data, phases_data
 from .names import Names, show
-from .series import history_data
+from .series import history_data, round_number
 from .sheet import sheet_data, totals_data
 
 VERSION = 1
@@ -87,12 +87,12 @@ def _session(diagnosis: Diagnosis) -> dict[str, Any]:
         "start_ms": start_ms if 0 < start_ms < 8_640_000_000_000_000 else None,  # what a Date takes
         **pick(diagnosis, "wall_ns loop_ns learners"),
         "coverage": diagnosis.numbers.coverage,
-        "sps": _number(diagnosis.sps),
-        "sps_latest": _number(diagnosis.sps_latest),
+        "sps": round_number(diagnosis.sps),
+        "sps_latest": round_number(diagnosis.sps_latest),
         "loop_known": diagnosis.phases.known,
         "iterations": diagnosis.iterations_closed,
         "counters": [[show(name, 60), value] for name, value in list(diagnosis.counters.items())[:20]],
-        "replay_ratio": _number(replay_ratio(diagnosis.counters)),
+        "replay_ratio": round_number(replay_ratio(diagnosis.counters)),
         "processes": len(diagnosis.processes),
         "tracks": len(diagnosis.ledger.balances),
         "command": show(" ".join(map(str, command)), 500) if isinstance(command, list) else "",
@@ -108,8 +108,8 @@ def _quality(diagnosis: Diagnosis) -> dict[str, Any]:
         "open": q.open_spans,
         "losses": show(losses_text(q.losses), 400),
         "lost": any(name not in m.HARMLESS_LOSSES for name in q.losses),
-        "own_cost_ns": _number(q.own_cost_ns),
-        "own_cost_error_ns": _number(q.own_cost_error_ns),
+        "own_cost_ns": round_number(q.own_cost_ns),
+        "own_cost_error_ns": round_number(q.own_cost_error_ns),
         "died": len(q.died),
     }
 
@@ -178,13 +178,10 @@ def _operations(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any
         "file": [files(file) for file, _, _ in sites],
         "line": [int(line) if line.isascii() and line.isdigit() else 0 for _, _, line in sites],
         "files": [show(file, 300) for file in files.all()],
-        "calls": [o.calls for o in rows],
-        "busy_ns": [o.busy_ns for o in rows],
-        "self_ns": [o.self_ns for o in rows],
+        **{name: [getattr(o, name) for o in rows] for name in ("calls", "busy_ns", "self_ns")},
         "p50_ns": [round(o.percentile_ns(0.5)) for o in rows],
         "p95_ns": [round(o.percentile_ns(0.95)) for o in rows],
-        "max_ns": [o.max_ns for o in rows],
-        "union_ns": [o.union_ns for o in rows],
+        **{name: [getattr(o, name) for o in rows] for name in ("max_ns", "union_ns")},
         "union_high_ns": [[i, o.union_high_ns] for i, o in enumerate(rows) if o.union_high_ns > o.union_ns],
         "open": [[i, o.open] for i, o in enumerate(rows) if o.open],
         "memory": [
@@ -197,17 +194,12 @@ def _operations(diagnosis: Diagnosis, names: Names, limit: int) -> dict[str, Any
 
 def _gather(rest: Sequence[Operation]) -> dict[str, int]:
     """What adds up over labels; unions and percentiles do not."""
-    return {
-        "rows": len(rest),
-        "calls": sum(o.calls for o in rest),
-        "busy_ns": sum(o.busy_ns for o in rest),
-        "self_ns": sum(o.self_ns for o in rest),
-    }
+    return {"rows": len(rest), **{name: sum(getattr(o, name) for o in rest) for name in ("calls", "busy_ns", "self_ns")}}
 
 
 def _lanes(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
     balances = diagnosis.ledger.balances
-    rest = [_parts(b) for b in balances[limit:]]
+    rest = [balance_parts(b).values() for b in balances[limit:]]
     sums = [sum(column) for column in zip(*rest, strict=True)]
     return {
         "rows": [
@@ -215,8 +207,8 @@ def _lanes(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
                 _lane_name(diagnosis, b.shard, b.name),
                 diagnosis.processes[b.shard].state,
                 b.coverage,
-                _parts(b),
-                round_parts(_parts(b)),
+                list(balance_parts(b).values()),
+                round_parts(list(balance_parts(b).values())),
             ]
             for b in balances[:limit]
         ],
@@ -224,16 +216,8 @@ def _lanes(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
     }
 
 
-def _parts(b: Balance) -> list[int]:
-    return [b.exclusive_ns, b.waiting_ns, b.unattributed_ns, b.profiler_ns]
-
-
 def _lane_name(diagnosis: Diagnosis, shard: int, track: str) -> list[str]:
     """Process and track; the main process goes without saying."""
     process = diagnosis.processes[shard]
     owner = "" if shard == 0 else f"{process.name} {process.pid}".strip()
     return [show(owner, 80), show(track, 120)]
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...printing.text import shorten
 from .plain import Markup, el
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,10 @@ def _text(x: float, y: float, words: str, anchor: str = "start", class_: str = "
 
 def _line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
     return el("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", class_=class_)
+
+
+def _rect(x: float, y: float, width: float, height: float, class_: str) -> Markup:
+    return el("rect", x=f"{x:.1f}", y=y, width=f"{width:.1f}", height=height, class_=class_)
 
 
 def draw_distributions(a: Sequence[Floats], b: Sequence[Floats], label: Callable[[float], str]) -> Markup:
@@ -85,6 +90,11 @@ class Bar:
     words: str
     verdict: str
 
+    @property
+    def kind(self) -> str:
+        """What the style sheet calls it."""
+        return {"faster": "down", "slower": "up"}.get(self.verdict, "open")
+
 
 def draw_bars(bars: Sequence[Bar]) -> Markup:
     """Differences to the left and right of zero, with their intervals."""
@@ -94,10 +104,9 @@ def draw_bars(bars: Sequence[Bar]) -> Markup:
     parts = [_line(middle, 6, middle, 10 + 26 * len(bars), "zero")]
     for i, bar in enumerate(bars):
         y = 22 + 26 * i
-        kind = {"faster": "down", "slower": "up"}.get(bar.verdict, "open")
         left, right = sorted((at(0), at(bar.value)))
-        parts.append(_text(240, y + 4, bar.name if len(bar.name) <= 34 else bar.name[:33] + "…", "end", "strong"))
-        parts.append(el("rect", x=f"{left:.1f}", y=y - 8, width=f"{max(1.0, right - left):.1f}", height=16, class_=kind))
+        parts.append(_text(240, y + 4, shorten(bar.name, 34), "end", "strong"))
+        parts.append(_rect(left, y - 8, max(1.0, right - left), 16, bar.kind))
         if bar.low is not None and bar.high is not None:
             parts.append(_line(at(bar.low), y, at(bar.high), y, "whisker"))
         parts.append(_text(WIDTH - 4, y + 4, f"{bar.words} {bar.verdict}", "end"))
@@ -118,22 +127,12 @@ def draw_forest(bars: Sequence[Bar], hopes: Sequence[tuple[float, float] | None]
     parts = [_line(at(1), 6, at(1), 12 + 28 * len(bars), "zero")]
     for i, (bar, hope) in enumerate(zip(bars, hopes, strict=True)):
         y = 22 + 28 * i
-        parts.append(_text(246, y + 4, bar.name if len(bar.name) <= 36 else bar.name[:35] + "…", "end", "strong"))
+        parts.append(_text(246, y + 4, shorten(bar.name, 36), "end", "strong"))
         if hope:
-            parts.append(
-                el(
-                    "rect",
-                    x=f"{at(hope[0]):.1f}",
-                    y=y - 10,
-                    width=f"{max(2.0, at(hope[1]) - at(hope[0])):.1f}",
-                    height=20,
-                    class_="hope",
-                )
-            )
+            parts.append(_rect(at(hope[0]), y - 10, max(2.0, at(hope[1]) - at(hope[0])), 20, "hope"))
         if bar.low and bar.high:
             parts.append(_line(at(bar.low), y, at(bar.high), y, "whisker"))
-        kind = {"faster": "down", "slower": "up"}.get(bar.verdict, "open")
-        parts.append(el("circle", cx=f"{at(bar.value):.1f}", cy=y, r=5, class_=kind))
+        parts.append(el("circle", cx=f"{at(bar.value):.1f}", cy=y, r=5, class_=bar.kind))
         parts.append(_text(WIDTH - 4, y + 4, f"{bar.words} {bar.verdict}", "end"))
     parts += [_text(at(value), 30 + 28 * len(bars), f"{value:.2g}x", "middle") for value in (low, 1.0, high)]
     return svg(40 + 28 * len(bars), "Measured speed-up with 95 % intervals; the band is what was expected", *parts)

@@ -7,16 +7,14 @@ their hashes, may run; nothing is fetched, nothing is stored. The same report gi
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Callable
-from importlib import resources
 from typing import Any
 
 from ...analyse.diagnosis import Diagnosis
 from .data import Limits, page_data
+from .plain import hash_of, read_asset
 
 MAX_BYTES = 1_500_000  # what a mail or a code review takes without a thought
 SCRIPTS = (
@@ -27,12 +25,12 @@ _MARK = re.compile(r"%%(policy|style|data|script)%%")
 
 def report_html(diagnosis: Diagnosis) -> str:
     """A whole page, ASCII but for our own text, of at most MAX_BYTES."""
-    style = _read("report.css")
-    script = '(() => {\n"use strict";\n' + "\n".join(_read(name) for name in SCRIPTS) + "})();\n"
+    style = read_asset("report.css")
+    script = '(() => {\n"use strict";\n' + "\n".join(read_asset(name) for name in SCRIPTS) + "})();\n"
     parts = {"style": style, "script": script, "policy": _policy(style, script)}
-    room = MAX_BYTES - len((_read("template.html") + style + script).encode()) - 2000
+    room = MAX_BYTES - len((read_asset("template.html") + style + script).encode()) - 2000
     parts["data"] = _fit(lambda limits: page_data(diagnosis, limits), room)
-    return _MARK.sub(lambda found: parts[found[1]], _read("template.html"))
+    return _MARK.sub(lambda found: parts[found[1]], read_asset("template.html"))
 
 
 def html_bytes(diagnosis: Diagnosis) -> bytes:
@@ -63,14 +61,6 @@ def _fit(choose: Callable[[Limits], dict[str, Any]], room: int) -> str:
 def _policy(style: str, script: str) -> str:
     """Nothing is allowed but these two texts; and not even our script may turn text into markup."""
     return (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'; "
+        f"default-src 'none'; style-src {hash_of(style)}; script-src {hash_of(script)}; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _read(name: str) -> str:
-    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")

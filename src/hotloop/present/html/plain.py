@@ -53,11 +53,23 @@ def table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> Markup:
     return el("table", el("thead", head), el("tbody", *(el("tr", *(cell(x) for x in row)) for row in rows)))
 
 
+def section(title: str, *children: Markup) -> Markup:
+    return el("section", el("h2", title), *children)
+
+
+def read_asset(name: str) -> str:
+    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def hash_of(text: str) -> str:
+    """As a policy names a style or a script that is allowed."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 def page(title: str, *sections: Markup) -> str:
     """A whole document."""
-    style = (resources.files(__package__) / "assets" / "plain.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    style = read_asset("plain.css")
+    policy = f"default-src 'none'; style-src {hash_of(style)}; base-uri 'none'; form-action 'none'"
     head = el(
         "head",
         el("meta", charset="utf-8"),

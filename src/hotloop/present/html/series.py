@@ -102,5 +102,10 @@ def _slow(slow: SlowIteration, names: Names) -> dict[str, Any]:
     }
 
 
+def round_number(value: float | None, digits: int = 6) -> float | None:
+    """As short as it may be written; None for what is no number."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
+
+
 def _round(value: float) -> float | None:
-    return float(f"{value:.5g}") if math.isfinite(value) else None
+    return round_number(value, 5)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...model.ledger import Balance, Ledger
 from ...model.session import SessionData
+from ..html.names import Names
 from .chrome import lane_name, process_name
 from .names import SPAN_COST, Stacks, clean, quote
 from .timeline import Lane, Timeline
@@ -58,7 +59,7 @@ def stacks_by_track(ledger: Ledger) -> list[TrackStacks]:
 
 def speedscope(session: SessionData, ledger: Ledger, timeline: Timeline) -> Iterator[str]:
     """One sampled profile per track for the whole run, then one evented profile per lane for its latest events."""
-    frames = _Frames()
+    frames = Names()  # stacks refer to them by number
     title = quote(clean(session.name))
     yield f'{{"$schema":"{SCHEMA}","exporter":"hotloop","name":{title},"activeProfileIndex":0,"profiles":[\n'
     stacks = Stacks(ledger)
@@ -77,35 +78,25 @@ def speedscope(session: SessionData, ledger: Ledger, timeline: Timeline) -> Iter
     sites = {clean(label.name): clean(label.site) for shard in session.shards for label in shard.labels if label.site}
     where = {name: f',"file":{quote(site)}' for name, site in sites.items()}
     yield '\n],"shared":{"frames":['
-    yield ",\n".join(f'{{"name":{quote(name)}{where.get(name, "")}}}' for name in frames.numbers)
+    yield ",\n".join(f'{{"name":{quote(name)}{where.get(name, "")}}}' for name in frames.all())
     yield "]}}\n"
 
 
-class _Frames:
-    """Names that stacks refer to by number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def number(self, name: str) -> int:
-        return self.numbers.setdefault(name, len(self.numbers))
-
-
-def _sampled(track: TrackStacks, title: str, stacks: Stacks, frames: _Frames) -> Iterator[str]:
+def _sampled(track: TrackStacks, title: str, stacks: Stacks, frames: Names) -> Iterator[str]:
     lifetime = track.balance.lifetime_ns
     yield f'{{"type":"sampled","name":{quote(title)},"unit":"nanoseconds","startValue":0,"endValue":{lifetime},"samples":['
     separator = ""
     for branch, _ in track.weights_ns:
-        yield f"{separator}{[frames.number(name) for name in stacks.names(branch)]}"
+        yield f"{separator}{[frames(name) for name in stacks.names(branch)]}"
         separator = ","
     weights = [ns for _, ns in track.weights_ns]
     if track.span_cost_ns:
-        yield f"{separator}{[frames.number(name) for name in SPAN_COST]}"
+        yield f"{separator}{[frames(name) for name in SPAN_COST]}"
         weights.append(track.span_cost_ns)
     yield f'],"weights":{weights}}}'
 
 
-def _evented(lane: Lane, title: str, session: SessionData, frames: _Frames) -> Iterator[str]:
+def _evented(lane: Lane, title: str, session: SessionData, frames: Names) -> Iterator[str]:
     shard = session.shards[lane.shard]
     begin = int(lane.rows["start"][0])
     end = int((lane.rows["start"] + lane.rows["dur"]).max())
@@ -122,7 +113,7 @@ def _evented(lane: Lane, title: str, session: SessionData, frames: _Frames) -> I
                 lines.append(f'{{"type":"C","at":{at},"frame":{frame}}}')
             frame = number.get(path, -1)
             if frame < 0:
-                frame = number[path] = frames.number(clean(shard.label_of(path).name))
+                frame = number[path] = frames(clean(shard.label_of(path).name))
             lines.append(f'{{"type":"O","at":{start},"frame":{frame}}}')
             still_open.append((start + dur, frame))
         yield separator + ",\n".join(lines)

@@ -21,6 +21,47 @@ function draw(tag, attributes = {}, text = "") {
   return element;
 }
 
+function makeButton(text, act) {
+  const button = make("button", text);
+  button.type = "button";
+  button.addEventListener("click", act);
+  return button;
+}
+
+// A track with pieces on it: [classes, where it begins, how long it is], both from 0 to 1.
+function barOf(pieces) {
+  return make("span.track", ...pieces.map(([classes, begin, size]) => {
+    const piece = make(`i${classes}`);
+    piece.style.left = `${begin * 100}%`;
+    piece.style.width = `${size * 100}%`;
+    return piece;
+  }));
+}
+
+// Times one after the other on a track, as parts of the whole.
+function partsBar(times, classes, whole, begin = 0) {
+  const pieces = times.map((ns, i) => {
+    const piece = [classes[i], begin / whole, ns / whole];
+    begin += ns;
+    return piece;
+  });
+  return barOf(pieces.filter(([, , size]) => size));
+}
+
+// A part of a div.stack, as wide as its time, with a label as far as there is room.
+function segmentOf(spec, text, ns, describe) {
+  const segment = make(spec, make("span.patch", text));
+  segment.style.flex = `${ns} 1 0`;
+  addTip(segment, describe);
+  return segment;
+}
+
+// A section that is not always there, and the links to it.
+function showSection(id, shown) {
+  for (const element of document.querySelectorAll(`#${id}, nav a[href="#${id}"]`)) element.hidden = !shown;
+  return shown;
+}
+
 // For a dl.cards: a number people look for, its name above it, a word beside it.
 function factCard([title, value, note]) {
   return make("div", make("dt", title), make("dd", value, ...(note ? [" ", make("small", note)] : [])));

@@ -15,7 +15,7 @@ function readBlocks(source) {
   // Colours in order of size; waits have their own, what was only handed over is neutral.
   let next = 0;
   for (const label of labels.slice().sort((a, b) => b.total - a.total)) {
-    label.colour = label.kind === 2 ? 7 : label.kind === 3 ? 1 : label.kind === 1 ? 7 : next++ % 7;
+    label.colour = { 1: 7, 2: 7, 3: 1 }[label.kind] ?? next++ % 7;
   }
   return blocks;
 }
@@ -43,11 +43,9 @@ function addWindowButtons(source, look) {
   byId("timeline-windows").hidden = windows.length < 2;
   if (windows.length < 2) return;
   byId("timeline-windows").append(...shown.map(([first, last, from, to]) => {
-    const button = make("button", first === last ? `Iteration ${formatCount(first)}` : `Iterations ${formatCount(first)}–${formatCount(last)}`);
-    button.type = "button";
-    button.dataset.from = from;
-    button.dataset.to = to;
-    button.addEventListener("click", () => look(from, to));
+    const name = first === last ? `Iteration ${formatCount(first)}` : `Iterations ${formatCount(first)}–${formatCount(last)}`;
+    const button = makeButton(name, () => look(from, to));
+    Object.assign(button.dataset, { from, to });
     return button;
   }));
 }
@@ -69,14 +67,8 @@ function sayWhatIsDrawn(source) {
 }
 
 function iterationAt(marks, ns) {
-  let low = 0;
-  let high = marks.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (marks[middle][1] <= ns) low = middle + 1;
-    else high = middle;
-  }
-  return low ? marks[low - 1][0] : null;
+  const latest = marks.findLast(([, start]) => start <= ns);
+  return latest ? latest[0] : null;
 }
 
 // About 6.2 pixels a character at 11 pixels: measuring every block would cost more than drawing it.
@@ -87,7 +79,7 @@ function fitText(text, pixels) {
 }
 
 function niceStep(rough) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+  const power = 10 ** Math.floor(Math.log10(rough));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
 }
 

@@ -35,16 +35,11 @@ const operatorColumns = (first, whole) => [
 const formatSize = (bytes) => (bytes < 1024 ? `${bytes} B` : formatBytes(bytes));
 const formatRange = (low, high) => (low === high ? formatShare(low) : `${formatShare(low).slice(0, -2)}–${formatShare(high)}`);
 
-function unhideSection(id) {
-  for (const element of document.querySelectorAll(`#${id}, nav a[href="#${id}"]`)) element.hidden = false;
-}
-
 // ---- device
 
 function showDevice() {
   const d = DATA.device;
-  if (!d) return;
-  unhideSection("device");
+  if (!showSection("device", d !== null)) return;
   const names = [...d.names, ...(d.more_names ? [`${formatCount(d.more_names)} more`] : [])].join(", ");
   byId("device-names").append(make("b.name", names), d.processes > 1 ? `, used by ${formatCount(d.processes)} processes` : "");
   const facts = [["In use", formatTime(d.lifetime_ns)], ["Busy", formatShare(d.busy_least), "at least"]];
@@ -103,8 +98,7 @@ function showMemory(memory) {
 
 function showOperators() {
   const o = DATA.operators;
-  if (!o) return;
-  unhideSection("operators");
+  if (!showSection("operators", o !== null)) return;
   const onDevice = o.copies !== null;
   const facts = [["Deep window", formatTime(o.window_ns), o.iterations ? plural(o.iterations, "iteration") : ""], ["Operators", formatTime(o.operators_ns), "on the host"]];
   if (onDevice) facts.push(["Kernels", formatTime(o.kernels_ns), "on the device"], ["Copies", formatShare(o.copies), "of device time"]);
@@ -126,8 +120,10 @@ function showOperators() {
 function sortedTable(columns, key, rows, gathered) {
   const sort = { column: columns.find((column) => column.key === key), down: true };
   const body = make("tbody");
-  const more = make("button");
-  more.type = "button";
+  const more = makeButton("", () => {
+    limit += 5 * ROWS_AT_FIRST;
+    render();
+  });
   const tools = make("div.tools", more);
   let limit = ROWS_AT_FIRST;
   const cellsOf = (row) => columns.map((column, i) => (column.text ? make(i ? "td.site" : "td.label", row[column.key]) : make("td", column.show(row))));
@@ -144,10 +140,6 @@ function sortedTable(columns, key, rows, gathered) {
     more.textContent = `Show ${formatCount(Math.min(5 * ROWS_AT_FIRST, rows.length - limit))} more of ${formatCount(rows.length + (gathered ? 1 : 0))} rows`;
   }
 
-  more.addEventListener("click", () => {
-    limit += 5 * ROWS_AT_FIRST;
-    render();
-  });
   const head = sortingHead(columns, sort, render);
   render();
   return make("div", make("div.scroll", make("table.wide", head, body)), tools);
@@ -158,9 +150,6 @@ function barTable(rows) {
   return make("div.scroll", make("table.bars", make("tbody", ...rows.map(([name, part, ...texts]) => {
     const label = make("td.label", name);
     addTip(label, () => [name, [texts.join(", ")]]);
-    const bar = make("span.track", make("i.k0"));
-    bar.firstChild.style.left = 0;
-    bar.firstChild.style.width = `${part * 100}%`;
-    return make("tr", label, make("td.lane", bar), ...texts.map((text) => make("td", text)));
+    return make("tr", label, make("td.lane", barOf([[".k0", 0, part]])), ...texts.map((text) => make("td", text)));
   }))));
 }

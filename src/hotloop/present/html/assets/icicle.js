@@ -68,9 +68,7 @@ function showIcicle() {
     const first = box.querySelector(`[data-row="${root.index}"]`);
     if (first) first.tabIndex = 0;
     crumbs.replaceChildren(...pathTo(root).flatMap((row, i) => {
-      const crumb = make("button", row.name);
-      crumb.type = "button";
-      crumb.addEventListener("click", () => zoom(row, true));
+      const crumb = makeButton(row.name, () => zoom(row, true));
       return i ? [make("span.muted", "›"), crumb] : [crumb];
     }));
   }

@@ -3,16 +3,11 @@
 const PHASE_COLOURS = { collect: 0, learn: 4, eval: 2, log: 3, checkpoint: 6, transfer: 1 };
 const ALL_PHASES = "all";
 
-function hideSection(id) {
-  byId(id).hidden = true;
-  for (const link of document.querySelectorAll(`nav a[href="#${id}"]`)) link.hidden = true;
-}
-
 // ---- findings
 
 function showFindings() {
   const found = DATA.findings;
-  if (!found) return hideSection("findings");
+  if (!showSection("findings", found !== null)) return;
   const list = byId("findings-list");
   if (found.nothing) list.append(make("p.nothing", found.nothing));
   found.rows.forEach((finding, i) => list.append(findingCard(finding, i === 0)));
@@ -54,17 +49,16 @@ function describePhase(row) {
 
 function showPhases() {
   const phases = DATA.phases;
-  if (!phases) return hideSection("phases");
+  if (!showSection("phases", phases !== null)) return;
   byId("phases-said").textContent =
     `The training loop, from the first step to the last, took ${formatTime(phases.loop_ns)}; ${formatShare(phases.direct)} of it was measured directly.`;
   const stack = make("div.stack");
   for (const row of phases.rows) {
     for (const [ns, way] of [[row.ns - row.inferred_ns, ""], [row.inferred_ns, ".inferred"]]) {
       if (!ns) continue;
-      const segment = make(`div.phase${row.name === "learn" ? ".dark" : ""}${way}`, make("span.patch", way ? `≈ ${row.name}` : `${row.name} ${formatShare(row.share)}`));
-      segment.style.flex = `${ns} 1 0`;
+      const text = way ? `≈ ${row.name}` : `${row.name} ${formatShare(row.share)}`;
+      const segment = segmentOf(`div.phase${row.name === "learn" ? ".dark" : ""}${way}`, text, ns, () => describePhase(row));
       paintPhase(segment, row);
-      addTip(segment, () => describePhase(row));
       stack.append(segment);
     }
   }
@@ -86,10 +80,7 @@ function phaseLine(row, phase, isPart) {
   const sample = make("i.sample.small");
   paintPhase(sample, phase);
   const name = isPart ? make("td.label.part", row.inferred_ns ? `≈ ${row.name}` : row.name) : make("td.label", sample, make("b", row.name));
-  const bar = make("span.track", make("i"));
-  bar.firstChild.style.left = 0;
-  bar.firstChild.style.width = `${(row.ns / DATA.phases.loop_ns) * 100}%`;
-  bar.firstChild.classList.toggle("inferred", row.inferred_ns === row.ns);
+  const bar = barOf([[row.inferred_ns === row.ns ? ".inferred" : "", 0, row.ns / DATA.phases.loop_ns]]);
   paintPhase(bar.firstChild, phase);
   const share = (tenths) => (tenths ? formatShare(tenths) : "");
   const line = make(isPart ? "tr.part" : "tr", name, make("td.lane", bar), make("td", formatShare(row.share)), make("td", formatTime(row.ns)),
@@ -106,7 +97,7 @@ function readLine([where, fn, text, phase, span, samples, share, inner, full]) {
 
 function showLines() {
   const said = DATA.lines;
-  if (!said) return hideSection("lines");
+  if (!showSection("lines", said !== null)) return;
   const groups = said.groups.map((group) => ({ ...group, rows: group.rows.map(readLine) }));
   const [own, others] = groups;
   byId("lines-said").textContent = own.rows.length
@@ -116,15 +107,10 @@ function showLines() {
   const phases = [ALL_PHASES, ...new Set(groups.flatMap((group) => group.rows.map((row) => row.phase)))];
   let chosen = ALL_PHASES;
   let limit = 15;
-  const buttons = phases.map((phase) => {
-    const button = make("button", phase);
-    button.type = "button";
-    button.addEventListener("click", () => {
-      chosen = phase;
-      render();
-    });
-    return button;
-  });
+  const buttons = phases.map((phase) => makeButton(phase, () => {
+    chosen = phase;
+    render();
+  }));
   filter.append(...(phases.length > 2 ? buttons : []));
   const more = byId("lines-more");
   more.addEventListener("click", () => {
@@ -158,9 +144,7 @@ function lineRow(row) {
   const place = make("td.spot", make("div.name", make("b", row.where), ` ${row.fn}`));
   if (row.text) place.append(make("code", row.text));
   if (row.inner) place.append(make("div.muted", `→ ${row.inner}`));
-  const bar = make("span.track", make("i"));
-  bar.firstChild.style.left = 0;
-  bar.firstChild.style.width = `${row.share / 10}%`;
+  const bar = barOf([["", 0, row.share / 1000]]);
   paintPhase(bar.firstChild, { name: row.phase });
   addTip(place, () => [row.full, [row.fn, row.inner ? `mostly in ${row.inner}` : ""]]);
   return make("tr", make("td", formatShare(row.share)), place, make("td.lane", bar), make("td", formatCount(row.samples)), make("td.site", row.span));

@@ -174,20 +174,14 @@ function moveCross(chart, i, at) {
 }
 
 function nearest(sorted, value) {
-  let low = 0;
-  let high = sorted.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < value) low = middle + 1;
-    else high = middle;
-  }
-  return low && value - sorted[low - 1] < sorted[low] - value ? low - 1 : low;
+  const after = sorted.findIndex((other) => other >= value);
+  if (after < 0) return sorted.length - 1;
+  return after && value - sorted[after - 1] < sorted[after] - value ? after - 1 : after;
 }
 
 // Three to five round values from zero to above the largest.
 function ticksUpTo(most) {
-  const power = 10 ** Math.floor(Math.log10(most / 3));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => most / size <= 4) || most;
+  const step = niceStep(most / 4);
   const ticks = [];
   for (let i = 0; i === 0 || ticks[i - 1] < most; i++) ticks.push(i * step);
   return ticks;

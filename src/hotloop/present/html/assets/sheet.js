@@ -54,10 +54,8 @@ function showTotals() {
     const direct = [total.ns - total.inferred_ns, total.share - total.inferred_share, ""];
     for (const [ns, share, way] of [direct, [total.inferred_ns, total.inferred_share, ".inferred"]]) {
       if (!ns) continue;
-      const segment = make(`div.k${kind}${way}`, make("span.patch", `${way ? "≈ " : ""}${KINDS[kind]} ${formatShare(share)}`));
-      segment.style.flex = `${ns} 1 0`;
-      addTip(segment, () => [KINDS[kind], [`${formatShare(share)} of wall, ${formatTime(ns)}`, way ? "≈ inferred" : "measured directly"]]);
-      stack.append(segment);
+      const describe = () => [KINDS[kind], [`${formatShare(share)} of wall, ${formatTime(ns)}`, way ? "≈ inferred" : "measured directly"]];
+      stack.append(segmentOf(`div.k${kind}${way}`, `${way ? "≈ " : ""}${KINDS[kind]} ${formatShare(share)}`, ns, describe));
     }
   });
   byId("totals").append(stack, legend);
@@ -73,12 +71,10 @@ function showOwners() {
     const kind = KINDS.indexOf(name);
     const colour = kind > 0 ? null : name === "unknown" ? 7 : next++ % 7;
     const paint = (element) => (colour === null ? element.classList.add(`k${kind}`) : (element.style.backgroundColor = `var(--c${colour})`));
-    const segment = make("div", make("span.patch", `${name} ${formatShare(share)}`));
-    segment.style.flex = `${ns} 1 0`;
+    const segment = segmentOf("div", `${name} ${formatShare(share)}`, ns, () => [name, [`${formatShare(share)} of wall, ${formatTime(ns)}`]]);
     const sample = make("i.sample");
     paint(segment);
     paint(sample);
-    addTip(segment, () => [name, [`${formatShare(share)} of wall, ${formatTime(ns)}`]]);
     stack.append(segment);
     legend.append(make("span", sample, make("b", name), ` ${formatShare(share)}`));
   }
@@ -193,7 +189,7 @@ function treeLine(row, isOpen) {
   const sample = make(`i.sample.k${row.kind}${row.inferred ? ".inferred" : ""}`);
   const label = make("td.label.indent", twist, ...(row.children.length ? [] : [sample]), (row.inferred ? "≈ " : "") + row.name);
   label.style.setProperty("--depth", Math.min(row.depth, 14));
-  const line = make(row.isGroup ? "tr.gathered" : "tr", label, make("td", barOf(row)), make("td", formatShare(row.share)), make("td", formatTime(row.ns)),
+  const line = make(row.isGroup ? "tr.gathered" : "tr", label, make("td", sheetBar(row)), make("td", formatShare(row.share)), make("td", formatTime(row.ns)),
     make("td.dim", row.calls ? formatCount(row.calls) : ""), make("td.dim", row.busy ? formatTime(row.busy) : ""));
   line.dataset.row = row.index;
   line.tabIndex = -1;
@@ -204,18 +200,7 @@ function treeLine(row, isOpen) {
 }
 
 // The bar lies where its part of the wall time lies, so that the bars below a row tile it.
-function barOf(row) {
-  const track = make("span.track");
-  const wall = SHEET[0].ns || 1;
-  let at = row.start;
-  row.parts.forEach((ns, i) => {
-    if (!ns) return;
-    const piece = make(`i.k${i >> 1}`);
-    if (i & 1) piece.classList.add("inferred");
-    piece.style.left = `${(at / wall) * 100}%`;
-    piece.style.width = `${(ns / wall) * 100}%`;
-    track.append(piece);
-    at += ns;
-  });
-  return track;
+function sheetBar(row) {
+  const classes = row.parts.map((_, i) => `.k${i >> 1}${i & 1 ? ".inferred" : ""}`);
+  return partsBar(row.parts, classes, SHEET[0].ns || 1, row.start);
 }

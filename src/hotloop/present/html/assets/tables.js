@@ -83,9 +83,7 @@ function showOperations() {
 // A head whose buttons sort: `sort` says by what, and is changed before `changed` is called.
 function sortingHead(columns, sort, changed) {
   const heads = columns.map((column) => {
-    const button = make("button");
-    button.type = "button";
-    button.addEventListener("click", () => {
+    const button = makeButton("", () => {
       sort.down = sort.column === column ? !sort.down : !column.text;
       sort.column = column;
       mark();
@@ -105,11 +103,9 @@ function sortingHead(columns, sort, changed) {
 }
 
 // Equal ones by name, so that an order never depends on the one before.
-function comparison({ key, text }, down) {
-  const sign = down ? -1 : 1;
-  const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
-  if (text) return (a, b) => sign * (a[key] < b[key] ? -1 : a[key] > b[key] ? 1 : 0) || byName(a, b);
-  return (a, b) => sign * (a[key] - b[key]) || byName(a, b);
+function comparison({ key }, down) {
+  const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  return (a, b) => (down ? order(b[key], a[key]) : order(a[key], b[key])) || order(a.name, b.name);
 }
 
 function operationLine(o, used) {
@@ -142,21 +138,12 @@ function showLanes() {
 }
 
 function laneLine(name, parts, shares, coverage, state) {
-  const bar = make("span.track.lane");
-  let at = 0;
-  const whole = parts.reduce((sum, ns) => sum + ns, 0) || 1;
-  parts.forEach((ns, kind) => {
-    if (!ns) return;
-    const piece = make(`i.k${kind}`);
-    piece.style.left = `${(at / whole) * 100}%`;
-    piece.style.width = `${(ns / whole) * 100}%`;
-    bar.append(piece);
-    at += ns;
-  });
+  const whole = parts.reduce((sum, ns) => sum + ns, 0);
+  const bar = partsBar(parts, KINDS.map((_, kind) => `.k${kind}`), whole || 1);
   const label = make("td.label", name);
   addTip(label, () => [name, parts.map((ns, kind) => `${KINDS[kind]} ${formatTime(ns)}`)]);
   const cells = shares.map((share) => make("td", formatShare(share)));
-  return make("tr", label, make("td.lane", bar), make("td", formatTime(whole === 1 ? 0 : whole)), ...cells, make("td", coverage), make("td.bad", state));
+  return make("tr", label, make("td.lane", bar), make("td", formatTime(whole)), ...cells, make("td", coverage), make("td.bad", state));
 }
 
 function showSlowest() {
@@ -182,9 +169,7 @@ function slowTree(slow) {
   const add = (i, depth) => {
     const label = make("td.label.indent", nameOf(slow.name[i]));
     label.style.setProperty("--depth", Math.min(depth, 14));
-    const bar = make("span.track", make("i.any"));
-    bar.firstChild.style.left = 0;
-    bar.firstChild.style.width = `${(totals[i] / most) * 100}%`;
+    const bar = barOf([[".any", 0, totals[i] / most]]);
     body.append(make("tr", label, make("td", formatSeconds(totals[i])), make("td", bar)));
     children(i, depth + 1);
   };

@@ -177,7 +177,7 @@ function showTimeline() {
     g.fillStyle = colours.muted;
     g.strokeStyle = colours.line;
     g.strokeRect(-1, AXIS_HEIGHT - 0.5, wide + 2, 0);
-    const step = niceStep((view.to - view.from) / Math.max(2, wide / 130));
+    const step = niceStep(Math.max(1, (view.to - view.from) / Math.max(2, wide / 130)));
     for (let at = Math.ceil(view.from / step) * step; at < view.to; at += step) {
       const x = xOf(at);
       g.strokeRect(Math.round(x) + 0.5, 0, 0, 18);
