@@ -48,7 +48,8 @@ def test_arguments_streams_and_exit_code_are_the_scripts(tmp_path):
     session = tmp_path / "session"
     files = {path.name for path in session.iterdir()}
     assert files >= {"session.json", "shards", "report.txt", "report.html", "profiling_report.json", "findings.json"}
-    assert json.loads((session / "findings.json").read_text())["findings"] == []
+    findings = json.loads((session / "findings.json").read_text())["findings"]
+    assert {finding["severity"] for finding in findings} <= {"note"}  # a busy machine may have it say where start-up was slow
     assert json.loads((session / "profiling_report.json").read_text())["summary"]["operations"]["work"]["call_count"] == 20
     meta = json.loads((session / "session.json").read_text())
     assert meta["exit"] == {"code": 5, "how": "ended with exit code 5"}

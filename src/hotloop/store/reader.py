@@ -304,5 +304,6 @@ def _state(shard: Shard, shards: list[Shard]) -> str:
     learner = shards[0]
     over_ns = learner.last_work_ns or max(other.last_work_ns for other in shards)
     outlived = learner.ended and learner is not shard and shard.end_ns + late >= over_ns > 0
+    there = late > 0 and shard.start_ns <= over_ns  # a sampler saw it; one begun after the loop was no part of it
     idle = all(shard.label_of(span.path).kind == WAIT for span in shard.open_spans)
-    return ENDED if outlived and (late or idle) else DIED  # without a sampler, what was at work at its end was not let go
+    return ENDED if outlived and (there or idle) else DIED  # what else was at work at its end was not let go

@@ -105,6 +105,23 @@ class ShardWriter:
             self.disk_errno = getattr(error, "errno", None) or errno.EIO
             return None
 
+    def has_room(self, size: int) -> bool:
+        """Is there room for so much more, in our budget and on the disk? For what can be left out: spans come first."""
+        if self.limit - self.used < size:
+            return False
+        if self.path is None or not hasattr(os, "statvfs"):
+            return True
+        import resource  # POSIX only
+
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if most != resource.RLIM_INFINITY and most < self.used + size:
+            return False
+        try:
+            disk = os.statvfs(self.path)
+        except OSError:
+            return False
+        return disk.f_bavail * disk.f_frsize >= size
+
     def block(self, kind: int, units: int = 1) -> Block | None:
         """A new zeroed block, or None when the budget or the disk is at its end (counted)."""
         size = units * s.BLOCK_BYTES

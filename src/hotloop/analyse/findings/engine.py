@@ -33,6 +33,9 @@ ORDER = (
     "warm_up", "unattributed",
 )  # fmt: skip
 
+# Without phases all is known from samples. Of this many, a place with a tenth of the time is seen 3 ± 1.7 times.
+LEAST_SAMPLES = 30
+
 
 def causes() -> dict[str, ModuleType]:
     """Every cause we can name, by id."""
@@ -71,8 +74,10 @@ def _has_begun(diagnosis: Diagnosis) -> bool:
     """Did the loop begin? Hooks know it by its work or its workers; where they saw no loop, the script says it by counting work
     or closing iterations itself."""
     work = diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")
-    shown = len(diagnosis.processes) > 1 if diagnosis.phases.known else diagnosis.iterations_closed > 0
-    return bool(work or shown)
+    if diagnosis.phases.known:
+        return bool(work) or len(diagnosis.processes) > 1
+    seen = sum(stack.count for stack in diagnosis.stacks)
+    return seen >= LEAST_SAMPLES and bool(work or diagnosis.iterations_closed)
 
 
 def _claim(candidate: Candidate | None, e: Evidence, claimed: set[int]) -> Candidate | None:

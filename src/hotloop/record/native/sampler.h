@@ -368,7 +368,7 @@ COLD static void sampler_start(void) {
     memset(&sp, 0, sizeof sp); /* and no sampler yet */
     sp.pid = getpid();
     if (!us || ck.kind == CLOCK_TEST || peek(&us, &probe, 1)) return;
-    if (sh.limit - sh.used < 4 * need) return; /* spans come first */
+    if (!has_room(4 * need)) return; /* spans come first */
     sp.interval_ns = us * 1000;
     sp.weight = 1;
     sp.random = sh.head->shard_id;

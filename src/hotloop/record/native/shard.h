@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include "faults.h"
 #include "layout.h"
@@ -58,6 +60,16 @@ static int map_from_disk(char *at, size_t offset, size_t bytes, int create) {
         error = errno;
     close(fd);
     return error;
+}
+
+/* Is there room for so much more, in our budget and on the disk? For what can be left out: spans come first. */
+static int has_room(size_t bytes) {
+    struct statvfs disk;
+    struct rlimit file;
+    if (sh.limit - sh.used < bytes) return 0;
+    if (!sh.path[0]) return 1;
+    return !statvfs(sh.path, &disk) && disk.f_bavail >= bytes / disk.f_frsize && !getrlimit(RLIMIT_FSIZE, &file) &&
+           file.rlim_cur >= sh.used + bytes;
 }
 
 /* A new block of `units` x 64 KiB, zeroed; NULL when the budget or the disk is at its end (counted, never fatal). */

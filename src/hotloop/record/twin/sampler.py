@@ -202,7 +202,7 @@ def start() -> None:
     if not interval_us or options["clock"] == s.CLOCK_TEST or shard is None:
         return
     units, string_units = (CHILD_UNITS, CHILD_UNITS) if child else (UNITS, STRING_UNITS)
-    if shard.limit - shard.used < 4 * (3 * units + string_units + 1) * s.BLOCK_BYTES:
+    if not shard.has_room(4 * (3 * units + string_units + 1) * s.BLOCK_BYTES):
         return  # spans come first
     samples, stacks, places = (shard.block(kind, units) for kind in (s.SAMPLES, s.STACKS, s.PLACES))
     strings = shard.block(s.STRINGS, string_units)
