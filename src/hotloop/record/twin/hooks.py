@@ -36,10 +36,9 @@ from .lifting import adopt
 from .phases import Pending, Site, begin_loop, resolve
 from .readings import charge, settle
 from .rows import iterate, work_done
-from .spans import Zone, current_track, outside, wake_for_span, zone_of
+from .spans import Zone, awake, current_track, outside, zone_of
 from .tree import BUSY, Track, state
 
-LOCAL = state.local
 DECIDING = EVAL + 1  # the phases an event can decide, and none
 MOST_SITES = 4096
 BY_VALUE = ("cloudpickle", "dill")
@@ -91,11 +90,9 @@ class Hooked:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        track: Track | None = LOCAL.track
-        if track is None or track.gen != state.gen_on:
-            track = wake_for_span(track)
-            if track is None:
-                return self._function(*args, **keywords)
+        track = awake()
+        if track is None:
+            return self._function(*args, **keywords)
         if self._role == r.ENV:
             return self._call_env(track, args, keywords)
         if self._role == r.TRIAL:
@@ -130,7 +127,7 @@ class Hooked:
         _event_begins(track, self._event)
         if not state.in_loop and self._counts != r.COUNT_RESET:
             _begin_loop(track)
-        if track.depth and track.frames[0].zone is state.reserved["(handed over)"]:
+        if track.frames and track.frames[0].zone is state.reserved["(handed over)"]:
             _change(track, _tell_waiting, self._event)
         if track.within_phase != EVAL and not held:
             _maybe_iterate(track)
@@ -178,7 +175,7 @@ class Hooked:
     ) -> Any:
         """The outermost call of an environment on this thread that is part of another's call on another one."""
         layer = self._layer_of(args)
-        gen, resets, depth, before, phase = track.gen, track.resets, track.depth, track.inside, track.within_phase
+        gen, resets, depth, before, phase = track.gen, track.resets, len(track.frames), track.inside, track.within_phase
         outer = holder.track if holder is not None else _track_by_id(track.handed_by)
         if holder is not None and outer is not None:
             node = outer.top
@@ -188,7 +185,7 @@ class Hooked:
             track.inside |= self._inside
             if outer.within_phase == EVAL:
                 track.within_phase = EVAL
-        handed, opened = track.depth > depth, track.env
+        handed, opened = len(track.frames) > depth, track.env
         track.env = args[0]
         track.env_calls += 1
         slot = env.record() if self._counts == r.COUNT_STEP and track.within_phase != EVAL else None
@@ -227,7 +224,7 @@ class Hooked:
         """Within an environment, on the same thread."""
         layer = self._layer_of(args)
         gen, resets, heard = track.gen, track.resets, track.heard
-        if layer is not None and track.depth and track.frames[track.depth - 1].zone is layer:  # super().step()
+        if layer is not None and track.frames and track.frames[-1].zone is layer:  # super().step()
             layer = None
         if layer is not None:
             layer.__enter__()
@@ -289,7 +286,7 @@ class Hooked:
         zone = self._zone_in(phase or COLLECT)
         zone.__enter__()
         node = track.top if track.gen == state.gen_on else None
-        own, total = (node.self_ns, node.total) if node is not None else (0, 0)
+        own, total = (node[s.N_SELF_NS], node[s.N_TOTAL_NS]) if node is not None else (0, 0)
         try:
             result = self._function(*args, **keywords)
         finally:
@@ -299,8 +296,8 @@ class Hooked:
             # over the end of a row it stays as guessed: part of its time is in a row already
             waits = alive and not self._transparent and state.row == row and len(track.pending) < s.PENDING
             if waits and site is not None and node is not None:
-                span = Pending(node, self._zones, site, phase or COLLECT, node.self_ns - own, node.total - total)
-                track.pending.append(span)
+                own, total = node[s.N_SELF_NS] - own, node[s.N_TOTAL_NS] - total
+                track.pending.append(Pending(node, self._zones, site, phase or COLLECT, own, total))
         if alive and node is not None:
             self._call_after(args, result, phase)
         return result
@@ -429,9 +426,9 @@ def _event_begins(track: Track, event: int) -> None:
 def _tell_waiting(track: Track, event: int) -> None:
     """An env step of work that was handed over: for those who wait for it, this is the event."""
     for other in state.tracks:
-        if other is track or other.retired or other.gen != state.gen or other.depth != 1 or other.within_phase:
+        if other is track or other.retired or other.gen != state.gen or len(other.frames) != 1 or other.within_phase:
             continue
-        if other.top.label.kind == m.WAIT and (other.pending or other.root.self_ns > other.gap_mark):
+        if other.top.label.kind == m.WAIT and (other.pending or other.root[s.N_SELF_NS] > other.gap_mark):
             resolve(other, event)
 
 
@@ -515,7 +512,7 @@ def gc_pause(phase: str, info: Any = None, /) -> None:
 
 def within(phase: int) -> int:
     """This thread works for one phase until told otherwise (0). Answers what it was."""
-    track = current_track() or wake_for_span(LOCAL.track)
+    track = awake()
     if track is None:
         return 0
     before = track.within_phase
