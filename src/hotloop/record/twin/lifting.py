@@ -78,7 +78,8 @@ def lift(depth: int, running: bool) -> Token | None:
         track.top = token.frames[0].below
         del track.frames[depth:]
         state.head[s.H_LIFTED] += len(token.frames)
-        track.words[track.at + s.T_STATE] -= 2 * len(token.frames)
+        track.state -= 2 * len(token.frames)
+        track.words[track.at + s.T_STATE] = track.state
     return token
 
 
@@ -108,7 +109,8 @@ def lower(token: Any) -> None:
                 if not frame.reentry:
                     frame.node.label.opened(at)
             track.put(frame)
-        track.words[track.at + s.T_STATE] += 2 * len(token.frames)
+        track.state += 2 * len(token.frames)
+        track.words[track.at + s.T_STATE] = track.state
         state.head[s.H_LIFTED] -= len(token.frames)
         token.frames = []
 

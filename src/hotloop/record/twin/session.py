@@ -117,7 +117,7 @@ def track_attach(track: Track) -> bool:
     words[at + s.T_NAME], words[at + s.T_NAME_BYTES] = offset, len(data) if offset else 0
     words[at + s.T_OCCUPANTS] = words[at + s.T_ALIVE] = 1
     track.inherited += len(track.frames)
-    track.phase = track.gap_mark = 0
+    track.state = track.phase = track.gap_mark = 0
     track.frames, track.pending = [], []
     track.retired = False
     begin_life(track, at_ns)

@@ -104,14 +104,18 @@ def awake(drops: bool = True) -> Track | None:
 
 def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
     frame = Frame(zone, node, track.top, at)
-    frame.reentry = any(other.node.label is node.label for other in track.frames)
-    node.note_work()
+    for other in track.frames:
+        if other.node.label is node.label:
+            frame.reentry = True
+    if node.work != state.work:
+        node.note_work()
     if len(track.frames) >= s.TRACK_FRAMES:
         state.lose("deep")
     track.put(frame)
     if not frame.reentry:
         node.label.opened(at)
-    track.words[track.at + s.T_STATE] += ENTERED
+    track.state += ENTERED
+    track.words[track.at + s.T_STATE] = track.state
     return frame
 
 
@@ -139,7 +143,7 @@ def close_top(track: Track, at: int) -> None:
     journal, state_at = (track.at + s.T_JOURNAL) * 8, track.at + s.T_STATE
     JOURNAL(track.block.buffer, journal, node.id, duration, count, total, squares, hist, label.union_ns)
     # From here no function is called, so that no signal handler can raise before it is done.
-    track.words[state_at] += 1
+    track.words[state_at] = track.state | 1
     words[first + s.N_COUNT] = count
     words[first + s.N_TOTAL_NS] = total
     doubles[first + s.N_SUMSQ] = squares
@@ -149,7 +153,8 @@ def close_top(track: Track, at: int) -> None:
         words[first + s.N_MAX_NS] = duration
     ints[bucket] = hist
     label.words[label.at + s.L_UNION_NS] = label.union_ns
-    track.words[state_at] -= 3
+    track.state -= 2
+    track.words[state_at] = track.state
     del track.frames[-1]
     track.top = frame.below
     # Until here.
@@ -235,7 +240,9 @@ class Zone:
                 self._look_at_caller()
             at = state.clock()
             track.settle(at)
-            measure_enter(track, push(track, self, node, at))
+            frame = push(track, self, node, at)
+            if node.long or node.label.kind == m.OVERFLOW:
+                measure_enter(track, frame)
         except Exception:  # another thread stopped the recording under our feet
             state.lose("internal")
         finally:
@@ -309,7 +316,9 @@ def exit_off(track: Track | None) -> None:
 
 def profile(name: Any, track_memory: bool = False) -> Any:
     """A named region, as a context manager or a decorator."""
-    zone = zone_of(name)
+    zone = state.zones.get(name) if type(name) is str else None
+    if zone is None:
+        zone = zone_of(name)
     if track_memory and state.memory_span is not None:
         if zone.site is None:  # it will be opened by a frame of ours
             frame = sys._getframe(1)

@@ -123,6 +123,7 @@ class Track:
         self.nodes: list[Node] = []
         self.idle: Node | None = None
         self.last = self.inherited = self.id = 0
+        self.state = 0  # as in the file
         self.retired = False
         self.virtual = -1
         self.name = ""
@@ -152,13 +153,15 @@ class Track:
         self.top = frame.node
 
     def settle(self, at_ns: int) -> None:
-        self._spend(self.top, at_ns)
+        self.top.words[self.top.at + s.N_SELF_NS] += at_ns - self.last
+        self.last = at_ns
 
     def charge(self, at_ns: int) -> None:
         """The time since the last event was the profiler's own: no open span is to blame for it."""
         for frame in self.frames:
             frame.own += at_ns - self.last
-        self._spend(self.profiler, at_ns)
+        self.profiler.add(s.N_SELF_NS, at_ns - self.last)
+        self.last = at_ns
 
     def charge_reading(self) -> None:
         """Charge a reading of the kernel, but no more than it can take: the rest is the thread being sent to wait for others,
@@ -166,10 +169,6 @@ class Track:
         done = state.clock()
         self.charge(min(done, self.last + s.READING_MOST_NS))
         self.settle(done)
-
-    def _spend(self, node: Node, at_ns: int) -> None:
-        node.words[node.at + s.N_SELF_NS] += at_ns - self.last
-        self.last = at_ns
 
 
 class Local(ThreadLocal):
