@@ -287,6 +287,7 @@ class Profiler:
         refuses."""
         from .printing.blocks import view_text
         from .printing.logs import write_logs
+        from .record.recorder import warn
 
         summary = self._summary()
         if summary is None:
@@ -295,13 +296,14 @@ class Profiler:
         try:
             return write_logs(Path(folder), name or _default_name(), {**summary.report(), "resources": self._resources()}, text)
         except OSError as error:
-            self._warn(f"HotLoop cannot write below {os.fspath(folder)} ({error.strerror or error}); the session is kept.")
+            warn(f"HotLoop cannot write below {os.fspath(folder)} ({error.strerror or error}); the session is kept.", 3)
             return None
         finally:
             _recorder.charge()
 
     def save(self, path: str | os.PathLike[str] = "profiling_report.json") -> Path | None:
         """Write the JSON report; None, and one warning, if the disk refuses."""
+        from .record.recorder import warn
         from .store.writer import write_json
 
         summary = self._summary()
@@ -309,19 +311,9 @@ class Profiler:
         try:
             write_json(os.fspath(path), report)
         except OSError as error:
-            self._warn(f"HotLoop cannot write {os.fspath(path)} ({error.strerror or error}); the numbers are still in memory.")
+            warn(f"HotLoop cannot write {os.fspath(path)} ({error.strerror or error}); the numbers are still in memory.", 3)
             return None
         return Path(path)
-
-    def _warn(self, text: str) -> None:
-        import warnings
-
-        from .errors import HotloopWarning
-
-        try:
-            warnings.warn(text, HotloopWarning, stacklevel=3)
-        except Warning:
-            print(text, file=sys.stderr)
 
 
 def _check_trace(said: Mapping[str, Any] | None) -> Any:

@@ -26,28 +26,7 @@ def step() -> None: ...
 def count(name: str, n: int = 1) -> None: ...
 
 # the recording
-def open(
-    *,
-    directory: str | None,
-    clock: int,
-    armed: bool,
-    is_child: bool,
-    budget: int,
-    child_budget: int,
-    ring_events: int,
-    child_ring_events: int,
-    log_events: int,
-    child_log_events: int,
-    iter_units: int,
-    child_iter_units: int,
-    long_ns: int,
-    costs: tuple[int, int, int],
-    epoch: int,
-    peak_method: int,
-    parent_shard: int,
-    sample_us: int,
-    child_sample_us: int,
-) -> bool: ...
+def open(**options: Any) -> bool: ...  # those of recorder.DEFAULTS, all of them
 def close() -> None: ...
 def pause() -> None: ...
 def resume() -> None: ...

@@ -26,7 +26,7 @@ def run_here(shard: int, path: int, around: int, function: Callable[..., Any], /
         recorder.release(before)
 
 
-def _hook(recorder: ModuleType, executor: type) -> None:
+def install(recorder: ModuleType, executor: type) -> None:
     original = executor.submit  # type: ignore[attr-defined]
 
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -38,14 +38,6 @@ def _hook(recorder: ModuleType, executor: type) -> None:
     submit.__doc__ = original.__doc__
     _originals.append((executor, original))
     executor.submit = submit  # type: ignore[attr-defined]
-
-
-def install_threads(recorder: ModuleType, module: ModuleType) -> None:
-    _hook(recorder, module.ThreadPoolExecutor)
-
-
-def install_processes(recorder: ModuleType, module: ModuleType) -> None:
-    _hook(recorder, module.ProcessPoolExecutor)
 
 
 def uninstall() -> None:

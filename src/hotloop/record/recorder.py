@@ -246,16 +246,11 @@ class Recording:
         )
 
     def warn(self, kind: str, text: str) -> None:
-        """Say it once, and never raise: not even where warnings are errors."""
+        """Say it once."""
         if kind in self._warned:
             return
         self._warned.add(kind)
-        import warnings
-
-        try:
-            warnings.warn(text, errors.HotloopWarning, stacklevel=4)
-        except Warning:
-            print(text, file=sys.stderr)
+        warn(text, 5)
 
     # ---- hooks ----
 
@@ -264,8 +259,8 @@ class Recording:
         from . import handoff, tasks
 
         self.hooks = recorder.hook_waits()
-        imports.when_imported("concurrent.futures.thread", lambda m: handoff.install_threads(recorder, m))
-        imports.when_imported("concurrent.futures.process", lambda m: handoff.install_processes(recorder, m))
+        imports.when_imported("concurrent.futures.thread", lambda m: handoff.install(recorder, m.ThreadPoolExecutor))
+        imports.when_imported("concurrent.futures.process", lambda m: handoff.install(recorder, m.ProcessPoolExecutor))
         imports.when_imported("asyncio.events", lambda m: tasks.install(recorder, m))
         imports.when_imported("multiprocessing.util", self._close_in_workers)
         imports.when_imported("multiprocessing.process", self._name_spawned)
@@ -306,6 +301,16 @@ class Recording:
         name = getattr(getattr(process, "_current_process", None), "_name", "")
         if name and name != "MainProcess":
             self.recorder.name_process(name)
+
+
+def warn(text: str, stacklevel: int) -> None:
+    """Never raises: not even where warnings are errors."""
+    import warnings
+
+    try:
+        warnings.warn(text, errors.HotloopWarning, stacklevel=stacklevel)
+    except Warning:
+        print(text, file=sys.stderr)
 
 
 def _options_of(session: Path) -> dict[str, Any]:

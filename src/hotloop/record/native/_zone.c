@@ -25,7 +25,6 @@ static Zone *zone_of(PyObject *name);
 /* ---- work ---- */
 
 static PyObject *py_step(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
     do_step(); /* it may begin the recording */
     g.manual_steps = 1;
     if (g.on_step && page->gen) {
@@ -42,32 +41,30 @@ static PyObject *py_step(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_set_on_step(PyObject *module, PyObject *callback) {
-    (void)module;
-    Py_XSETREF(g.on_step, callback == Py_None ? NULL : Py_NewRef(callback));
-    Py_RETURN_NONE;
-}
+/* None: nobody is to be called. */
+static void set_callback(PyObject **into, PyObject *callback) { Py_XSETREF(*into, callback == Py_None ? NULL : Py_NewRef(callback)); }
 
-static PyObject *py_set_on_loop(PyObject *module, PyObject *callback) {
-    (void)module;
-    Py_XSETREF(g.on_loop, callback == Py_None ? NULL : Py_NewRef(callback));
-    Py_RETURN_NONE;
-}
+#define SETTER(name, into)                                                \
+    static PyObject *py_set_##name(PyObject *module, PyObject *callback) { \
+        set_callback(&into, callback);                                    \
+        Py_RETURN_NONE;                                                   \
+    }
+SETTER(on_step, g.on_step)
+SETTER(on_loop, g.on_loop)
+SETTER(revive, revive)
 
 /* set_on_env(mode, holds): who answers questions about environments, see environments.h. */
 static PyObject *py_set_on_env(PyObject *module, PyObject *args) {
-    (void)module;
     PyObject *mode, *holds;
     if (!PyArg_ParseTuple(args, "OO", &mode, &holds)) return NULL;
-    Py_XSETREF(on_mode, mode == Py_None ? NULL : Py_NewRef(mode));
-    Py_XSETREF(on_holds, holds == Py_None ? NULL : Py_NewRef(holds));
+    set_callback(&on_mode, mode);
+    set_callback(&on_holds, holds);
     Py_RETURN_NONE;
 }
 
 static PyObject *py_set_on_edge(PyObject *module, PyObject *callback) {
-    (void)module;
     edges_from = callback == Py_None ? UINT64_MAX : 0;
-    Py_XSETREF(on_edge, callback == Py_None ? NULL : Py_NewRef(callback));
+    set_callback(&on_edge, callback);
     Py_RETURN_NONE;
 }
 
@@ -94,45 +91,34 @@ static PyObject *count_work(PyObject *const *args, Py_ssize_t nargs, PyObject *k
 }
 
 static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
-    (void)module;
     return count_work(args, nargs, keywords, 0);
 }
 
 static PyObject *py_count_seen(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
-    (void)module;
     return count_work(args, nargs, keywords, 1);
 }
 
 /* ---- the recording ---- */
 
 static PyObject *py_open(PyObject *module, PyObject *args, PyObject *keywords) {
-    (void)module;
     static char *names[] = {"directory", "clock", "armed", "is_child", "budget", "child_budget", "ring_events",
                             "child_ring_events", "log_events", "child_log_events", "iter_units", "child_iter_units",
                             "long_ns", "costs", "epoch", "peak_method", "parent_shard", "sample_us", "child_sample_us", NULL};
     const char *directory = NULL;
-    int clock = 0, armed = 0, is_child = 0;
-    unsigned long long budget, child_budget, ring, child_ring, log, child_log, units, child_units, long_ns;
-    unsigned long long inside, outside, error, epoch, peak_method, parent, sample, child_sample;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "zippKKKKKKKKK(KKK)KKKKK", names, &directory, &clock, &armed, &is_child,
-                                     &budget, &child_budget, &ring, &child_ring, &log, &child_log, &units, &child_units,
-                                     &long_ns, &inside, &outside, &error, &epoch, &peak_method, &parent, &sample, &child_sample))
+    int armed = 0;
+    Conf made = {0};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "zippKKKKKKKKK(KKK)KKKKK", names, &directory, &made.clock, &armed,
+                                     &made.is_child, &made.budget[0], &made.budget[1], &made.ring_events[0], &made.ring_events[1],
+                                     &made.log_events[0], &made.log_events[1], &made.iter_units[0], &made.iter_units[1],
+                                     &made.long_ns, &made.costs[0], &made.costs[1], &made.costs[2], &made.epoch,
+                                     &made.peak_method, &made.parent_shard, &made.sample_us[0], &made.sample_us[1]))
         return NULL;
     session_end();
     zones_prune();
-    memset(&g.conf, 0, sizeof g.conf);
-    g.conf.has_dir = directory && strlen(directory) < sizeof g.conf.dir;
-    if (g.conf.has_dir) strcpy(g.conf.dir, directory);
-    g.conf.clock = clock;
-    g.conf.is_child = is_child;
-    g.conf.budget = budget, g.conf.child_budget = child_budget;
-    g.conf.ring_events = ring, g.conf.child_ring_events = child_ring;
-    g.conf.log_events = log, g.conf.child_log_events = child_log;
-    g.conf.iter_units = units, g.conf.child_iter_units = child_units;
-    g.conf.long_ns = long_ns ? long_ns : UINT64_MAX;
-    g.conf.cost_inside_ps = inside, g.conf.cost_outside_ps = outside, g.conf.cost_error_ps = error;
-    g.conf.epoch = epoch, g.conf.peak_method = peak_method, g.conf.parent_shard = parent;
-    g.conf.sample_us = sample, g.conf.child_sample_us = child_sample;
+    made.has_dir = directory && strlen(directory) < sizeof made.dir;
+    if (made.has_dir) strcpy(made.dir, directory);
+    if (!made.long_ns) made.long_ns = UINT64_MAX;
+    g.conf = made;
     g.want = 1;
     g.expects = 0;
     if (!armed) wake();
@@ -141,7 +127,6 @@ static PyObject *py_open(PyObject *module, PyObject *args, PyObject *keywords) {
 
 #define NO_ARGS(name, ...)                                     \
     static PyObject *py_##name(PyObject *module, PyObject *unused) { \
-        (void)module, (void)unused;                            \
         __VA_ARGS__                                            \
     }
 
@@ -172,7 +157,6 @@ NO_ARGS(here, if (self->gen != page->gen) Py_RETURN_NONE;
 
 /* A new epoch: a fresh shard takes the old one's place, and the spans open now go on in it from here. */
 static PyObject *py_reset(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
     if (!page->gen || g.pid != getpid()) Py_RETURN_NONE;
     uint32_t count = 0, open = 0;
     for (uint32_t i = 0; i < g.track_count; i++) count += !g.tracks[i]->retired, open += g.tracks[i]->depth;
@@ -225,7 +209,6 @@ done:
 }
 
 static PyObject *py_lift(PyObject *module, PyObject *args) {
-    (void)module;
     unsigned int depth;
     int running;
     if (!PyArg_ParseTuple(args, "Ip", &depth, &running)) return NULL;
@@ -235,7 +218,6 @@ static PyObject *py_lift(PyObject *module, PyObject *args) {
 }
 
 static PyObject *py_lower(PyObject *module, PyObject *token) {
-    (void)module;
     if (Py_IS_TYPE(token, &Token_Type)) lower((Token *)token);
     Py_RETURN_NONE;
 }
@@ -259,7 +241,6 @@ static void be_around(Track *track, uint64_t what) {
 
 /* adopt(shard, path, around): answers what release() puts back. In another process environments count by themselves. */
 static PyObject *py_adopt(PyObject *module, PyObject *args) {
-    (void)module;
     unsigned long long shard, path, what = 0;
     if (!PyArg_ParseTuple(args, "KK|K", &shard, &path, &what)) return NULL;
     adopt(shard, path);
@@ -270,7 +251,6 @@ static PyObject *py_adopt(PyObject *module, PyObject *args) {
 }
 
 static PyObject *py_release(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
     if (nargs && PyLong_Check(args[0]) && self != &nobody) be_around(self, PyLong_AsUnsignedLongLong(args[0]));
     PyErr_Clear();
     release_work();
@@ -279,7 +259,6 @@ static PyObject *py_release(PyObject *module, PyObject *const *args, Py_ssize_t 
 
 /* What a span with track_memory saw, for the innermost open span. */
 static PyObject *py_note_memory(PyObject *module, PyObject *args) {
-    (void)module;
     unsigned long long rise, rss, peak;
     int true_peak;
     if (!PyArg_ParseTuple(args, "KKKp", &rise, &rss, &peak, &true_peak)) return NULL;
@@ -299,7 +278,6 @@ static PyObject *py_note_memory(PyObject *module, PyObject *args) {
 
 /* The device's memory peak in the innermost open span. */
 static PyObject *py_note_gpu_peak(PyObject *module, PyObject *bytes) {
-    (void)module;
     unsigned long long peak = PyLong_AsUnsignedLongLong(bytes);
     if (PyErr_Occurred()) return NULL;
     if (self->gen == page->gen && self->depth && peak > self->top->rec->gpu_peak) self->top->rec->gpu_peak = peak;
@@ -307,7 +285,6 @@ static PyObject *py_note_gpu_peak(PyObject *module, PyObject *bytes) {
 }
 
 static PyObject *py_lose(PyObject *module, PyObject *args) {
-    (void)module;
     unsigned int why;
     if (!PyArg_ParseTuple(args, "I", &why)) return NULL;
     if (sh.head && g.pid == getpid() && why < LOSS_KINDS) lose((int)why);
@@ -316,7 +293,6 @@ static PyObject *py_lose(PyObject *module, PyObject *args) {
 
 /* Name this process: in its shard, or in the one it will make. */
 static PyObject *py_name_process(PyObject *module, PyObject *args) {
-    (void)module;
     const char *text;
     if (!PyArg_ParseTuple(args, "s", &text)) return NULL;
     snprintf(g.conf.name, sizeof g.conf.name, "%s", text);
@@ -326,20 +302,18 @@ static PyObject *py_name_process(PyObject *module, PyObject *args) {
 }
 
 static PyObject *py_set_callbacks(PyObject *module, PyObject *args, PyObject *keywords) {
-    (void)module;
     static char *names[] = {"yield_check", "memory_span", "decorate", NULL};
     PyObject *yield_check, *memory_span, *decorate;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO", names, &yield_check, &memory_span, &decorate)) return NULL;
-    Py_XSETREF(g.yield_check, yield_check == Py_None ? NULL : Py_NewRef(yield_check));
-    Py_XSETREF(g.memory_span, memory_span == Py_None ? NULL : Py_NewRef(memory_span));
-    Py_XSETREF(g.decorate, decorate == Py_None ? NULL : Py_NewRef(decorate));
+    set_callback(&g.yield_check, yield_check);
+    set_callback(&g.memory_span, memory_span);
+    set_callback(&g.decorate, decorate);
     Py_RETURN_NONE;
 }
 
 /* ---- for tests: a clock and threads that are moved by hand ---- */
 
 static PyObject *py_set_time(PyObject *module, PyObject *args) {
-    (void)module;
     unsigned long long ns, tick = 0;
     if (!PyArg_ParseTuple(args, "K|K", &ns, &tick)) return NULL;
     ck.test_ns = ns;
@@ -348,7 +322,6 @@ static PyObject *py_set_time(PyObject *module, PyObject *args) {
 }
 
 static PyObject *py_use_track(PyObject *module, PyObject *args) {
-    (void)module;
     static Track *virtual_tracks[64], *real;
     int which;
     if (!PyArg_ParseTuple(args, "i", &which)) return NULL;
@@ -366,7 +339,6 @@ static PyObject *py_use_track(PyObject *module, PyObject *args) {
 
 /* End a virtual thread, as the interpreter would a real one. */
 static PyObject *py_end_track(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
     if (self->gen == page->gen) {
         track_cut(self, LOSS_ABANDONED);
         settle_ended(self);
@@ -380,7 +352,6 @@ static PyObject *py_end_track(PyObject *module, PyObject *unused) {
 #ifdef HOTLOOP_CHECKS
 /* fail_nth(n): the nth call that can fail does; answers how many there were since the last time. */
 static PyObject *py_fail_nth(PyObject *module, PyObject *args) {
-    (void)module;
     unsigned long n, calls = fault_calls;
     if (!PyArg_ParseTuple(args, "k", &n)) return NULL;
     faults_left = n;

@@ -48,7 +48,6 @@ static inline struct _gil_runtime_state *gil_of(PyInterpreterState *interpreter)
 #if PY_VERSION_HEX >= 0x030c0000
     return interpreter->ceval.gil;
 #else
-    (void)interpreter;
     return &_PyRuntime.ceval.gil;
 #endif
 }

@@ -8,16 +8,63 @@
 
 #include "environments.h"
 
+/* ---- callables that stand in for a function ---- */
+
+#define STAND_IN_HEAD    \
+    PyObject_HEAD        \
+    vectorcallfunc call; \
+    PyObject *function, *dict, *weak, *after, *layers; /* after: called with results; layers: class -> zone */
+typedef struct { STAND_IN_HEAD } StandIn;
+
+static int stand_in_traverse(StandIn *stand_in, visitproc visit, void *arg) {
+    Py_VISIT(stand_in->function);
+    Py_VISIT(stand_in->dict);
+    Py_VISIT(stand_in->after);
+    Py_VISIT(stand_in->layers);
+    return 0;
+}
+
+static int stand_in_clear(StandIn *stand_in) {
+    Py_CLEAR(stand_in->function);
+    Py_CLEAR(stand_in->dict);
+    Py_CLEAR(stand_in->after);
+    Py_CLEAR(stand_in->layers);
+    return 0;
+}
+
+static void stand_in_dealloc(StandIn *stand_in) {
+    PyObject_GC_UnTrack(stand_in);
+    if (stand_in->weak) PyObject_ClearWeakRefs((PyObject *)stand_in);
+    stand_in_clear(stand_in);
+    PyObject_GC_Del(stand_in);
+}
+
+static PyObject *stand_in_get(PyObject *stand_in, PyObject *object, PyObject *type) {
+    return object && object != Py_None ? PyMethod_New(stand_in, object) : Py_NewRef(stand_in);
+}
+
+static StandIn *stand_in_new(PyTypeObject *type, vectorcallfunc call, PyObject *function) {
+    StandIn *made = PyObject_GC_New(StandIn, type);
+    if (!made) return NULL;
+    memset((char *)made + sizeof(PyObject), 0, (size_t)type->tp_basicsize - sizeof(PyObject));
+    made->call = call;
+    made->function = Py_NewRef(function);
+    return made;
+}
+
+#define STAND_IN_SLOTS                                                                                                         \
+    .tp_vectorcall_offset = offsetof(StandIn, call), .tp_call = PyVectorcall_Call,                                             \
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,           \
+    .tp_traverse = (traverseproc)stand_in_traverse, .tp_clear = (inquiry)stand_in_clear, .tp_descr_get = stand_in_get,         \
+    .tp_weaklistoffset = offsetof(StandIn, weak), .tp_dictoffset = offsetof(StandIn, dict)
+
 static PyTypeObject Hooked_Type;
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc call;
-    PyObject *function, *dict, *weak, *after;
+    STAND_IN_HEAD
     Zone *zones[DECIDING];        /* [0]: the usual one; the others by phase, where they differ */
     uint32_t role, event, inside, within, counts, every, calls;
     int transparent;              /* holds an event of its own: no span, only what is in it */
-    PyObject *layers;             /* class -> zone */
     PyTypeObject *last_type;
     Zone *last_layer;
 } Hooked;
@@ -336,7 +383,6 @@ static PyObject *hooked_call(PyObject *object, PyObject *const *args, size_t nar
 
 /* hook(function, role, zones, event, inside, within, counts, after, every) */
 static PyObject *py_hook(PyObject *module, PyObject *args) {
-    (void)module;
     PyObject *function, *zones, *after;
     unsigned role, event, inside, within, counts, every;
     if (!PyArg_ParseTuple(args, "OIO!IIIIOI", &function, &role, &PyTuple_Type, &zones, &event, &inside, &within, &counts, &after, &every))
@@ -345,11 +391,8 @@ static PyObject *py_hook(PyObject *module, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "zones: one per phase, the first always");
         return NULL;
     }
-    Hooked *hooked = PyObject_GC_New(Hooked, &Hooked_Type);
+    Hooked *hooked = (Hooked *)stand_in_new(&Hooked_Type, hooked_call, function);
     if (!hooked) return NULL;
-    memset((char *)hooked + sizeof(PyObject), 0, sizeof *hooked - sizeof(PyObject));
-    hooked->call = hooked_call;
-    hooked->function = Py_NewRef(function);
     if (!(hooked->layers = PyDict_New())) {
         Py_DECREF(hooked);
         return NULL;
@@ -364,34 +407,6 @@ static PyObject *py_hook(PyObject *module, PyObject *args) {
     site_of_function(hooked->zones[0], function);
     PyObject_GC_Track(hooked);
     return (PyObject *)hooked;
-}
-
-static int hooked_traverse(Hooked *hooked, visitproc visit, void *arg) {
-    Py_VISIT(hooked->function);
-    Py_VISIT(hooked->dict);
-    Py_VISIT(hooked->after);
-    Py_VISIT(hooked->layers);
-    return 0;
-}
-
-static int hooked_clear(Hooked *hooked) {
-    Py_CLEAR(hooked->function);
-    Py_CLEAR(hooked->dict);
-    Py_CLEAR(hooked->after);
-    Py_CLEAR(hooked->layers);
-    return 0;
-}
-
-static void hooked_dealloc(Hooked *hooked) {
-    PyObject_GC_UnTrack(hooked);
-    if (hooked->weak) PyObject_ClearWeakRefs((PyObject *)hooked);
-    hooked_clear(hooked);
-    PyObject_GC_Del(hooked);
-}
-
-static PyObject *hooked_get(PyObject *hooked, PyObject *object, PyObject *type) {
-    (void)type;
-    return object && object != Py_None ? PyMethod_New(hooked, object) : Py_NewRef(hooked);
 }
 
 static PyObject *revive; /* (function, role) -> the function, hooked again in another process */
@@ -421,17 +436,10 @@ static int pickled_by_value(void) {
 
 /* Pickled by name, as functions are; by value where classes are. */
 static PyObject *hooked_reduce(PyObject *object, PyObject *unused) {
-    (void)unused;
     Hooked *hooked = (Hooked *)object;
     PyObject *role = hooked->dict ? PyDict_GetItemString(hooked->dict, "role") : NULL;
     if (revive && role && pickled_by_value()) return Py_BuildValue("(O(OO))", revive, hooked->function, role);
     return PyObject_GetAttrString(object, "__qualname__");
-}
-
-static PyObject *py_set_revive(PyObject *module, PyObject *function) {
-    (void)module;
-    Py_XSETREF(revive, function == Py_None ? NULL : Py_NewRef(function));
-    Py_RETURN_NONE;
 }
 
 /* What is not ours is the function's: its name, its code, its signature. */
@@ -443,12 +451,10 @@ static PyObject *hooked_getattr(PyObject *object, PyObject *name) {
 }
 
 static PyObject *hooked_doc(PyObject *object, void *unused) {
-    (void)unused;
     return PyObject_GetAttrString(((Hooked *)object)->function, "__doc__");
 }
 
 static int hooked_set_doc(PyObject *object, PyObject *text, void *unused) {
-    (void)unused;
     return PyObject_SetAttrString(((Hooked *)object)->function, "__doc__", text);
 }
 
@@ -462,21 +468,13 @@ static PyGetSetDef hooked_getset[] = {{"__dict__", PyObject_GenericGetDict, PyOb
 static PyTypeObject Hooked_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "hotloop.record._zone.Hooked",
     .tp_basicsize = sizeof(Hooked),
-    .tp_dealloc = (destructor)hooked_dealloc,
+    .tp_dealloc = (destructor)stand_in_dealloc,
     .tp_repr = (reprfunc)hooked_repr,
-    .tp_vectorcall_offset = offsetof(Hooked, call),
-    .tp_call = PyVectorcall_Call,
     .tp_getattro = hooked_getattr,
-    .tp_setattro = PyObject_GenericSetAttr,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
-    .tp_traverse = (traverseproc)hooked_traverse,
-    .tp_clear = (inquiry)hooked_clear,
-    .tp_weaklistoffset = offsetof(Hooked, weak),
     .tp_methods = hooked_methods,
     .tp_members = hooked_members,
     .tp_getset = hooked_getset,
-    .tp_descr_get = hooked_get,
-    .tp_dictoffset = offsetof(Hooked, dict),
+    STAND_IN_SLOTS,
 };
 
 /* ---- classes as they are made ---- */
@@ -485,7 +483,6 @@ static PyObject *build_class, *class_names, *on_class;
 
 /* Stands in for builtins.__build_class__. Being no Python function it adds no frame, so packages that count frames see none. */
 static PyObject *build_class_hook(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
-    (void)module;
     PyObject *made = PyObject_Vectorcall(build_class, args, (size_t)nargs, keywords);
     if (!made || !PyType_Check(made) || !on_class) return made;
     PyObject *dict = ((PyTypeObject *)made)->tp_dict;
@@ -517,7 +514,6 @@ static PyObject *py_watch_classes(PyObject *module, PyObject *args) {
 
 /* For gc.callbacks: a collection is a pause of the span it falls into. */
 static PyObject *py_gc_pause(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
     if (nargs < 1 || self->gen != page->gen || !PyUnicode_Check(args[0]) || PyUnicode_GET_LENGTH(args[0]) < 4) Py_RETURN_NONE;
     if (PyUnicode_READ_CHAR(args[0], 2) == 'a') span_enter(reserved_zones[Z_GC]); /* start, stop */
     else span_exit(reserved_zones[Z_GC]);
@@ -526,14 +522,12 @@ static PyObject *py_gc_pause(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* expect_updates(): something is going to learn, so episodes close no iterations. */
 static PyObject *py_expect_updates(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
     g.learns = g.expects = 1; /* also of a recording that has yet to begin */
     Py_RETURN_NONE;
 }
 
 /* within(phase): this thread works for one phase until told otherwise (0). Answers what it was. */
 static PyObject *py_within(PyObject *module, PyObject *args) {
-    (void)module;
     unsigned phase;
     if (!PyArg_ParseTuple(args, "I", &phase)) return NULL;
     Track *track = self;
@@ -545,7 +539,6 @@ static PyObject *py_within(PyObject *module, PyObject *args) {
 
 /* zone(name, kind, phase, owns, marks): the zone of a hook. */
 static PyObject *py_zone(PyObject *module, PyObject *args) {
-    (void)module;
     PyObject *name;
     unsigned kind, phase;
     int owns, marks = 0;

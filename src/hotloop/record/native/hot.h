@@ -43,7 +43,7 @@ FLATTEN void put_event(Track *track, Node *node, uint64_t start, uint64_t dur, u
 /* Full events are kept for the rows of iterations 0, 1, 2, 10, 20, 40, 80, ...: the number of windows grows with the logarithm of
  * the run. Between them the ring holds the latest. */
 static void next_window(void) {
-    uint64_t i = g.row, total = g.conf.is_child ? g.conf.child_log_events : g.conf.log_events, want = 0;
+    uint64_t i = g.row, total = g.conf.log_events[g.conf.is_child], want = 0;
     if (i == 0) want = total / 2;
     else if (i < 3 || (i % 10 == 0 && __builtin_popcountll(i / 10) == 1)) want = total / 16;
     g.log_left = want < g.log_room ? want : g.log_room;
@@ -112,13 +112,7 @@ static void label_closed(Label *label, uint64_t at) {
 /* ---- enter ---- */
 
 COLD static int frames_grow(Track *track) {
-    uint32_t room = track->room ? track->room * 2 : 64;
-    if (room > 1u << 22) return -1;
-    Frame *grown = realloc(track->frames, room * sizeof *grown);
-    if (!grown) return -1;
-    track->frames = grown;
-    track->room = room;
-    return 0;
+    return track->room >= 1u << 22 ? -1 : grow((void **)&track->frames, &track->room, sizeof *track->frames);
 }
 
 /* The stack is not a path down the tree: recursion, or a generator that went on elsewhere. Is the label open already? */

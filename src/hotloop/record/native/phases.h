@@ -173,7 +173,6 @@ static void end_iterations(void) {
 
 /* phases_start(zones): a list of (after, before, zone), and the zones of start-up and end. */
 static PyObject *py_phases_start(PyObject *module, PyObject *args) {
-    (void)module;
     PyObject *list, *first, *last;
     if (!PyArg_ParseTuple(args, "OOO", &list, &first, &last)) return NULL;
     PyObject *fast = PySequence_Fast(list, "zones must be a sequence");

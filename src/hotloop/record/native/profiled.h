@@ -4,12 +4,11 @@
 #ifndef HL_PROFILED_H
 #define HL_PROFILED_H
 
+#include "hooks.h"
 #include "zones.h"
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc call;
-    PyObject *function, *dict, *weak;
+    STAND_IN_HEAD
     Zone *zone;
 } Profiled;
 
@@ -23,44 +22,21 @@ static PyObject *profiled_call(PyObject *object, PyObject *const *args, size_t n
 }
 
 static PyObject *profiled_new(Zone *zone, PyObject *function) {
-    Profiled *profiled = PyObject_GC_New(Profiled, &Profiled_Type);
+    Profiled *profiled = (Profiled *)stand_in_new(&Profiled_Type, profiled_call, function);
     if (!profiled) return NULL;
-    profiled->call = profiled_call;
-    profiled->function = Py_NewRef(function);
-    profiled->dict = profiled->weak = NULL;
     profiled->zone = (Zone *)Py_NewRef((PyObject *)zone);
     PyObject_GC_Track(profiled);
     return (PyObject *)profiled;
 }
 
-static int profiled_traverse(Profiled *profiled, visitproc visit, void *arg) {
-    Py_VISIT(profiled->function);
-    Py_VISIT(profiled->dict);
-    return 0;
-}
-
-static int profiled_clear(Profiled *profiled) {
-    Py_CLEAR(profiled->function);
-    Py_CLEAR(profiled->dict);
-    return 0;
-}
-
 static void profiled_dealloc(Profiled *profiled) {
-    PyObject_GC_UnTrack(profiled);
-    if (profiled->weak) PyObject_ClearWeakRefs((PyObject *)profiled);
-    profiled_clear(profiled);
-    Py_DECREF(profiled->zone);
-    PyObject_GC_Del(profiled);
-}
-
-static PyObject *profiled_get(PyObject *profiled, PyObject *object, PyObject *type) {
-    (void)type;
-    return object && object != Py_None ? PyMethod_New(profiled, object) : Py_NewRef(profiled);
+    Zone *zone = profiled->zone;
+    stand_in_dealloc((StandIn *)profiled);
+    Py_DECREF(zone);
 }
 
 /* Pickled by name, as functions are. */
 static PyObject *profiled_reduce(PyObject *profiled, PyObject *unused) {
-    (void)unused;
     return PyObject_GetAttrString(profiled, "__qualname__");
 }
 
@@ -76,23 +52,13 @@ static PyTypeObject Profiled_Type = {
     .tp_basicsize = sizeof(Profiled),
     .tp_dealloc = (destructor)profiled_dealloc,
     .tp_repr = (reprfunc)profiled_repr,
-    .tp_vectorcall_offset = offsetof(Profiled, call),
-    .tp_call = PyVectorcall_Call,
-    .tp_getattro = PyObject_GenericGetAttr,
-    .tp_setattro = PyObject_GenericSetAttr,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
-    .tp_traverse = (traverseproc)profiled_traverse,
-    .tp_clear = (inquiry)profiled_clear,
-    .tp_weaklistoffset = offsetof(Profiled, weak),
     .tp_methods = profiled_methods,
     .tp_getset = profiled_getset,
-    .tp_descr_get = profiled_get,
-    .tp_dictoffset = offsetof(Profiled, dict),
+    STAND_IN_SLOTS,
     .tp_doc = "A function whose calls are spans.",
 };
 
 static PyObject *py_wrap(PyObject *module, PyObject *args) {
-    (void)module;
     PyObject *zone, *function;
     if (!PyArg_ParseTuple(args, "O!O", &Zone_Type, &zone, &function)) return NULL;
     return profiled_new((Zone *)zone, function);

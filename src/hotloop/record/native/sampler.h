@@ -20,9 +20,6 @@
 #if HL_FRAMES
 enum { MOST_TABLE = 1 << 20, CHUNK = 1 << 15, VERIFY_EVERY = 16 };
 
-typedef struct { uint64_t a, b; uint32_t id_plus_one; } Seen;
-typedef struct { Seen *slots; uint32_t room, used; } SeenMap;
-
 static struct {
     pthread_t thread;
     pthread_mutex_t mutex;
@@ -32,7 +29,7 @@ static struct {
     uint64_t interval_ns, random;
     PyInterpreterState *interpreter;
     BlockHead *places, *stacks, *samples, *strings;
-    SeenMap place_ids, stack_ids, sample_ids, string_ids;
+    Map place_ids, stack_ids, sample_ids, string_ids; /* numbers + 1; made large enough, so that looking allocates nothing */
     char *table; /* of one code object */
     uint64_t *place_marks; /* by place: what tells its code object from a later one at the same address */
     uint64_t looks;
@@ -43,23 +40,6 @@ static struct {
 } sp;
 
 /* ---- what was seen ---- */
-
-static uint64_t seen_hash(uint64_t a, uint64_t b) {
-    uint64_t h = (a * 0x9E3779B97F4A7C15u) ^ (b * 0xC2B2AE3D27D4EB4Fu);
-    return h ^ h >> 29;
-}
-
-static Seen *seen_at(SeenMap *map, uint64_t a, uint64_t b) {
-    for (uint32_t i = (uint32_t)seen_hash(a, b) & (map->room - 1);; i = (i + 1) & (map->room - 1))
-        if (!map->slots[i].id_plus_one || (map->slots[i].a == a && map->slots[i].b == b)) return &map->slots[i];
-}
-
-static int seen_start(SeenMap *map, uint64_t items) {
-    uint32_t room = 64;
-    while (room < items * 2) room *= 2;
-    *map = (SeenMap){calloc(room, sizeof(Seen)), room, 0};
-    return map->slots ? 0 : -1;
-}
 
 /* The next item of one of our blocks, to be published by block_put(); NULL when it is full. */
 static void *block_slot(BlockHead *block) {
@@ -103,17 +83,17 @@ static uint64_t keep_text(PyObject *object, uint64_t *bytes) {
         }
     }
     *bytes = length;
-    Seen *seen = seen_at(&sp.string_ids, text_hash(text, length), length);
-    if (!seen->id_plus_one) {
+    Slot *seen = map_slot(&sp.string_ids, text_hash(text, length), length);
+    if (!seen->value) {
         BlockHead *block = sp.strings;
-        if (block->capacity - block->used < length || sp.string_ids.used * 4 > sp.string_ids.room * 3) return 0;
+        if (block->capacity - block->used < length || map_full(&sp.string_ids)) return 0;
         char *at = (char *)(block + 1) + block->used;
         memcpy(at, text, length);
-        *seen = (Seen){text_hash(text, length), length, (uint32_t)block->used + 1};
+        *seen = (Slot){text_hash(text, length), length, (uint32_t)block->used + 1};
         sp.string_ids.used++;
         publish(&block->used, block->used + length);
     }
-    return (uint64_t)((char *)(sp.strings + 1) - sh.base) + seen->id_plus_one - 1;
+    return (uint64_t)((char *)(sp.strings + 1) - sh.base) + seen->value - 1;
 }
 
 /* ---- from an instruction to a line ---- */
@@ -154,15 +134,15 @@ static int line_of(const uint8_t *at, const uint8_t *end, int line, int64_t offs
 /* The place of an instruction: its file, function and line; 0 when it cannot be told, else its number + 1. An address known
  * already is believed, but for every sixteenth look: a code object may be freed and another take its place. */
 static uint32_t place_of(const PyCodeObject *code, const char *instruction) {
-    Seen *seen = seen_at(&sp.place_ids, (uint64_t)(uintptr_t)instruction, (uint64_t)(uintptr_t)code);
-    if (seen->id_plus_one && sp.looks % VERIFY_EVERY) return seen->id_plus_one;
+    Slot *seen = map_slot(&sp.place_ids, (uintptr_t)instruction, (uintptr_t)code);
+    if (seen->value && sp.looks % VERIFY_EVERY) return (uint32_t)seen->value;
     PyCodeObject copy, *head = &copy;
     PyVarObject table;
     if (peek(code, &copy, offsetof(PyCodeObject, co_code_adaptive)) || head->ob_base.ob_base.ob_type != &PyCode_Type) return 0;
     uint64_t mark = (uint64_t)(uintptr_t)head->co_linetable ^ (uint64_t)head->co_firstlineno << 48;
-    if (seen->id_plus_one && sp.place_marks[seen->id_plus_one - 1] == mark) return seen->id_plus_one;
+    if (seen->value && sp.place_marks[seen->value - 1] == mark) return (uint32_t)seen->value;
     PlaceRec *place = block_slot(sp.places);
-    if (!place || sp.place_ids.used * 4 > sp.place_ids.room * 3) return 0;
+    if (!place || map_full(&sp.place_ids)) return 0;
     if (peek(head->co_linetable, &table, sizeof table) || table.ob_base.ob_type != &PyBytes_Type) return 0;
     if (table.ob_size < 0 || table.ob_size > MOST_TABLE) return 0;
     if (peek((char *)head->co_linetable + offsetof(PyBytesObject, ob_sval), sp.table, (size_t)table.ob_size)) return 0;
@@ -173,10 +153,10 @@ static uint32_t place_of(const PyCodeObject *code, const char *instruction) {
     made.function = keep_text(head->co_qualname, &made.function_bytes);
     if (!made.file || !made.function) return 0;
     *place = made;
-    if (!seen->id_plus_one) sp.place_ids.used++;
-    *seen = (Seen){(uint64_t)(uintptr_t)instruction, (uint64_t)(uintptr_t)code, block_put(sp.places) + 1};
-    sp.place_marks[seen->id_plus_one - 1] = mark;
-    return seen->id_plus_one;
+    if (!seen->value) sp.place_ids.used++;
+    *seen = (Slot){(uintptr_t)instruction, (uintptr_t)code, block_put(sp.places) + 1};
+    sp.place_marks[seen->value - 1] = mark;
+    return (uint32_t)seen->value;
 }
 
 /* ---- one look at one thread ---- */
@@ -265,17 +245,17 @@ static uint32_t stack_of(const PyThreadState *thread) {
             lose_sample();
             return 0;
         }
-        Seen *seen = seen_at(&sp.stack_ids, stack, place);
-        if (!seen->id_plus_one) {
+        Slot *seen = map_slot(&sp.stack_ids, stack, place);
+        if (!seen->value) {
             StackRec *rec = block_slot(sp.stacks);
             if (!rec) {
                 lose_sample();
                 return 0;
             }
             *rec = (StackRec){stack, place - 1};
-            *seen = (Seen){stack, place, block_put(sp.stacks) + 1};
+            *seen = (Slot){stack, place, block_put(sp.stacks) + 1};
         }
-        stack = seen->id_plus_one;
+        stack = (uint32_t)seen->value;
     }
     return stack;
 }
@@ -293,17 +273,17 @@ static void sample_thread(const PyThreadState *thread, const void *at) {
     path |= state << SAMPLE_STATE_SHIFT;
     if (gil_holder(sp.interpreter) == at) path |= SAMPLE_HOLDS_GIL;
     if (!g.in_loop) path |= SAMPLE_EARLY;
-    Seen *seen = seen_at(&sp.sample_ids, (uint64_t)stack << 32 | path, track);
-    if (!seen->id_plus_one) {
+    Slot *seen = map_slot(&sp.sample_ids, (uint64_t)stack << 32 | path, track);
+    if (!seen->value) {
         SampleRec *rec = block_slot(sp.samples);
         if (!rec) {
             lose_sample();
             return;
         }
         *rec = (SampleRec){stack - 1, path, track, 0};
-        *seen = (Seen){(uint64_t)stack << 32 | path, track, block_put(sp.samples) + 1};
+        *seen = (Slot){(uint64_t)stack << 32 | path, track, block_put(sp.samples) + 1};
     }
-    ((SampleRec *)(sp.samples + 1))[seen->id_plus_one - 1].count += sp.weight;
+    ((SampleRec *)(sp.samples + 1))[seen->value - 1].count += sp.weight;
 }
 
 static void sample_all(void) {
@@ -330,7 +310,6 @@ static uint64_t next_interval(void) {
 }
 
 static void *sampler_main(void *unused) {
-    (void)unused;
     struct timespec due;
     clock_gettime(CLOCK_MONOTONIC, &due);
     pthread_mutex_lock(&sp.mutex);
@@ -360,7 +339,7 @@ static void sampler_free(void) {
 }
 
 COLD static void sampler_start(void) {
-    uint64_t us = g.conf.is_child ? g.conf.child_sample_us : g.conf.sample_us;
+    uint64_t us = g.conf.sample_us[g.conf.is_child];
     uint32_t scale = g.conf.is_child ? 1 : 6, strings = g.conf.is_child ? 1 : 3;
     size_t need = (size_t)(3 * scale + strings + 1) * BLOCK_BYTES;
     char probe;
@@ -381,9 +360,9 @@ COLD static void sampler_start(void) {
     sp.strings = block_new(STRINGS, strings);
     sp.table = malloc(MOST_TABLE);
     sp.place_marks = sp.places ? calloc(sp.places->capacity, sizeof *sp.place_marks) : NULL;
-    if (!sp.place_marks || !sp.places || !sp.stacks || !sp.samples || !sp.strings || !sp.table || seen_start(&sp.place_ids, sp.places->capacity) ||
-        seen_start(&sp.stack_ids, sp.stacks->capacity) || seen_start(&sp.sample_ids, sp.samples->capacity) ||
-        seen_start(&sp.string_ids, 4096)) {
+    if (!sp.place_marks || !sp.places || !sp.stacks || !sp.samples || !sp.strings || !sp.table || map_start(&sp.place_ids, sp.places->capacity) ||
+        map_start(&sp.stack_ids, sp.stacks->capacity) || map_start(&sp.sample_ids, sp.samples->capacity) ||
+        map_start(&sp.string_ids, 4096)) {
         sampler_free();
         return;
     }

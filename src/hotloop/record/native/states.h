@@ -21,7 +21,7 @@
 #include "layout.h"
 
 #if HL_FRAMES
-enum { MOST_WATCHED = 256, MOST_OPEN = 64, MOST_LINE = 200, NOT_OPEN = -1, NEVER_OPEN = -2 };
+enum { MOST_WATCHED = 256, MOST_OPEN = 64, MOST_LINE = 200, NOT_OPEN = -1 };
 
 typedef struct {
     uint64_t id; /* of the Python thread: numbers of the kernel are used again */
@@ -58,7 +58,7 @@ static int is_ours(const Watched *w) {
 static void unwatch(Watched *w) {
     if (w->fd >= 0) st.open--;
     if (is_ours(w)) close(w->fd);
-    w->fd = NEVER_OPEN;
+    w->fd = NOT_OPEN;
     w->stack = w->line_bytes = 0;
     w->cpu_ns = 0;
 }
@@ -79,7 +79,6 @@ static void states_start(PyInterpreterState *interpreter) {
 static void watch_open(Watched *w) {
     char name[48];
     struct stat made;
-    w->fd = NEVER_OPEN;
     if (!st.has_proc || st.open >= MOST_OPEN) return;
     snprintf(name, sizeof name, "/proc/self/task/%d/syscall", (int)w->tid);
     int fd = open(name, O_RDONLY | O_CLOEXEC);

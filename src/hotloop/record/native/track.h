@@ -60,6 +60,15 @@ typedef struct Track {
     Pending pending[PENDING];
 } Track;
 
+/* What open() was told; [1] is for child processes. */
+typedef struct {
+    char dir[3072], name[256];
+    pid_t name_pid; /* whose name it is: a forked child must not take its parent's */
+    int has_dir, is_child, clock;
+    unsigned long long budget[2], ring_events[2], log_events[2], iter_units[2], sample_us[2];
+    unsigned long long long_ns, costs[3], epoch, peak_method, parent_shard; /* costs: inside, outside, error, in picoseconds */
+} Conf;
+
 static struct {
     int want; /* recording is wanted; survives a fork */
     uint64_t gen;
@@ -89,15 +98,7 @@ static struct {
     PyObject *eval_steps, *on_loop;
     int hook_counts; /* bit by counter: hooks count it */
     uint64_t lifts; /* tokens made before this changed are void */
-    struct {
-        char dir[3072], name[256];
-        pid_t name_pid; /* whose name it is: a forked child must not take its parent's */
-        int has_dir, is_child, clock;
-        uint64_t budget, child_budget, ring_events, log_events, child_ring_events, child_log_events;
-        uint64_t iter_units, child_iter_units, long_ns;
-        uint64_t sample_us, child_sample_us;
-        uint64_t cost_inside_ps, cost_outside_ps, cost_error_ps, epoch, peak_method, parent_shard;
-    } conf;
+    Conf conf;
     int last_disk_error;
     uint64_t paused_at;
 } g;
@@ -136,13 +137,7 @@ static void charge_reading(Track *track) {
 }
 
 COLD static void mark_touched(Node *node) {
-    if (g.touched_count == g.touched_room) {
-        uint32_t room = g.touched_room ? g.touched_room * 2 : 256;
-        Node **grown = realloc(g.touched, room * sizeof *grown);
-        if (!grown) return;
-        g.touched = grown;
-        g.touched_room = room;
-    }
+    if (g.touched_count == g.touched_room && grow((void **)&g.touched, &g.touched_room, sizeof *g.touched)) return;
     g.touched[g.touched_count++] = node;
     node->marked_in = g.row + 1;
 }
@@ -169,8 +164,7 @@ static Node *node_by_path(Track *track, uint32_t path, Label *label) {
  * tree stays as small as the program's text; without room, "(more labels)" takes the span in. */
 COLD static Node *find_child(Track *track, Node *parent, Zone *zone) {
     Label *label = label_of(zone);
-    void **known = map_at(&track->children, (uint64_t)(uintptr_t)parent, (uint64_t)(uintptr_t)label);
-    Node *node = known ? *known : NULL;
+    Node *node = (Node *)(uintptr_t)map_get(&track->children, (uintptr_t)parent, (uintptr_t)label);
     if (!node) {
         for (node = parent; node && node->label != label; node = node->parent) {}
         if (!node) {
@@ -180,7 +174,7 @@ COLD static Node *find_child(Track *track, Node *parent, Zone *zone) {
             if (!node) node = track->overflow;
             charge(track, now()); /* making it is our time */
         }
-        map_put(&track->children, (uint64_t)(uintptr_t)parent, (uint64_t)(uintptr_t)label, node);
+        map_put(&track->children, (uintptr_t)parent, (uintptr_t)label, (uintptr_t)node);
     }
     zone->hit_parent = parent;
     zone->hit_node = node;
@@ -235,13 +229,7 @@ static void begin_life(Track *track, uint64_t at) {
 }
 
 static int tracks_add(Track *track) {
-    if (g.track_count == g.track_room) {
-        uint32_t room = g.track_room ? g.track_room * 2 : 16;
-        Track **grown = realloc(g.tracks, room * sizeof *grown);
-        if (!grown) return -1;
-        g.tracks = grown;
-        g.track_room = room;
-    }
+    if (g.track_count == g.track_room && grow((void **)&g.tracks, &g.track_room, sizeof *g.tracks)) return -1;
     g.tracks[g.track_count++] = track;
     return 0;
 }
@@ -308,12 +296,17 @@ static Track *track_alloc(void) {
     return track;
 }
 
+/* No hooked call is open here. */
+static void forget_calls(Track *track) {
+    track->inside = track->within_phase = track->handed_by = 0;
+    track->listens = 0, track->heard = 0;
+    track->model = track->env = NULL;
+}
+
 static void track_spare(Track *track) {
     track->gen = UNATTACHED;
     track->retired = track->inherited = track->depth = track->misplaced = 0;
-    track->inside = track->within_phase = track->handed_by = 0;
-    track->listens = 0, track->heard = 0;
-    track->env = NULL;
+    forget_calls(track);
     track->spare = g.spares;
     g.spares = track;
 }
@@ -352,9 +345,8 @@ COLD static Track *track_for_thread(void) {
     if (track && track->name_hash != hash && retired < 64) track = NULL; /* names never seen: up to 64 free tracks */
     if (track) {
         track->retired = 0;
-        track->inside = track->within_phase = track->pending_count = track->handed_by = 0;
-        track->listens = 0, track->heard = 0;
-        track->env = NULL;
+        forget_calls(track);
+        track->pending_count = 0;
         track->gap_mark = track->root->rec->self_ns;
         begin_life(track, now());
         track->rec->tid = track->tid = (uint64_t)syscall(SYS_gettid);
@@ -412,7 +404,7 @@ static void name_process(void) {
 static int essentials(uint64_t id, int on_disk, int *disk_error) {
     char path[4096];
     if (on_disk) snprintf(path, sizeof path, "%s/%d-%016llx.hls", g.conf.dir, (int)getpid(), (unsigned long long)id);
-    if (shard_open(on_disk ? path : NULL, g.conf.is_child ? g.conf.child_budget : g.conf.budget, disk_error)) return -1;
+    if (shard_open(on_disk ? path : NULL, g.conf.budget[g.conf.is_child], disk_error)) return -1;
     label_of(reserved_zones[Z_OVERFLOW]); /* first: the others fall back on it */
     for (int i = 0; i < Z_RESERVED; i++) label_of(reserved_zones[i]);
     uint32_t root;
@@ -454,24 +446,24 @@ COLD static int session_begin(void) {
     g.log_next = g.log_end = NULL;
     g.log_block = NULL;
     g.suspended_hint = 0;
-    uint64_t ring_events = is_child ? g.conf.child_ring_events : g.conf.ring_events;
+    uint64_t ring_events = g.conf.ring_events[is_child];
     BlockHead *ring = block_new(RING, (uint32_t)((ring_events * sizeof(EventRec) + 2 * BLOCK_BYTES - 1) / BLOCK_BYTES));
-    uint32_t iter_units = (uint32_t)(is_child ? g.conf.child_iter_units : g.conf.iter_units);
+    uint32_t iter_units = (uint32_t)g.conf.iter_units[is_child];
     BlockHead *rows = block_new(ITERATIONS, iter_units), *rows2 = rows ? block_new(ITERATIONS, iter_units) : NULL;
     g.ring = ring ? (EventRec *)(ring + 1) : NULL;
     if (ring) ring->capacity = ring_events;
     g.ring_mask = ring_events - 1;
     g.ring_head = 0;
     g.row_words_max = rows2 ? (uint32_t)(iter_units * BLOCK_BYTES / 8 - 8) : 0;
-    g.log_room = (uint32_t)(is_child ? g.conf.child_log_events : g.conf.log_events);
+    g.log_room = (uint32_t)g.conf.log_events[is_child];
     Header *h = sh.head;
     h->pid = (uint64_t)g.pid;
     h->parent_pid = (uint64_t)getppid();
     h->shard_id = id;
     h->clock = (uint64_t)ck.kind;
-    h->cost_inside_ps = g.conf.cost_inside_ps;
-    h->cost_outside_ps = g.conf.cost_outside_ps;
-    h->cost_error_ps = g.conf.cost_error_ps;
+    h->cost_inside_ps = g.conf.costs[0];
+    h->cost_outside_ps = g.conf.costs[1];
+    h->cost_error_ps = g.conf.costs[2];
     h->epoch = g.conf.epoch;
     h->parent_shard = g.conf.parent_shard;
     h->native = 1;
@@ -493,10 +485,7 @@ COLD static int session_begin(void) {
 COLD static void forget_parent(void) {
     g.conf.parent_shard = sh.head->shard_id;
     g.conf.is_child = 1;
-    self->inside = self->within_phase = 0; /* the calls open at the fork are the parent's */
-    self->model = self->env = NULL;
-    self->handed_by = 0;
-    self->listens = 0, self->heard = 0;
+    forget_calls(self); /* those open at the fork are the parent's */
     munmap(sh.base, sh.limit);
     memset(&sh, 0, sizeof sh);
     tree_forget(0);

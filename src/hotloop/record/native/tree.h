@@ -53,22 +53,43 @@ typedef struct Zone {
     uint32_t marks;             /* its edges are told, see tell_edge() */
 } Zone;
 
-/* Open-addressed map from a pair of words to a pointer. */
-typedef struct { uint64_t a, b; void *value; } Slot;
+/* Twice the room for an array, at first for 64; -1 when there is no memory, and then all is as it was. */
+static int grow(void **array, uint32_t *room, size_t item) {
+    uint32_t more = *room ? *room * 2 : 64;
+    void *grown = realloc(*array, more * item);
+    if (!grown) return -1;
+    *array = grown;
+    *room = more;
+    return 0;
+}
+
+/* Open-addressed map from a pair of words to another that is not 0. */
+typedef struct { uint64_t a, b, value; } Slot;
 typedef struct { Slot *slots; uint32_t room, used; } Map;
 
-static void **map_at(Map *map, uint64_t a, uint64_t b) {
-    if (!map->room) return NULL;
+/* The slot of a pair, or the empty one it would take. */
+static Slot *map_slot(const Map *map, uint64_t a, uint64_t b) {
     uint64_t h = (a * 0x9E3779B97F4A7C15u) ^ (b * 0xC2B2AE3D27D4EB4Fu);
     for (uint32_t i = (uint32_t)(h >> 32) & (map->room - 1);; i = (i + 1) & (map->room - 1)) {
         Slot *slot = &map->slots[i];
-        if (!slot->value) return NULL;
-        if (slot->a == a && slot->b == b) return &slot->value;
+        if (!slot->value || (slot->a == a && slot->b == b)) return slot;
     }
 }
 
-static int map_put(Map *map, uint64_t a, uint64_t b, void *value) {
-    if ((map->used + 1) * 4 > map->room * 3) {
+static uint64_t map_get(const Map *map, uint64_t a, uint64_t b) { return map->room ? map_slot(map, a, b)->value : 0; }
+
+static int map_full(const Map *map) { return (map->used + 1) * 4 > map->room * 3; }
+
+/* Room for so many that it never is full. */
+static int map_start(Map *map, uint64_t items) {
+    uint32_t room = 64;
+    while (room < items * 2) room *= 2;
+    *map = (Map){calloc(room, sizeof(Slot)), room, 0};
+    return map->slots ? 0 : -1;
+}
+
+static int map_put(Map *map, uint64_t a, uint64_t b, uint64_t value) {
+    if (map_full(map)) {
         Map grown = {calloc(map->room ? map->room * 2 : 16, sizeof(Slot)), map->room ? map->room * 2 : 16, 0};
         if (!grown.slots) return -1;
         for (uint32_t i = 0; i < map->room; i++)
@@ -76,10 +97,7 @@ static int map_put(Map *map, uint64_t a, uint64_t b, void *value) {
         free(map->slots);
         *map = grown;
     }
-    uint64_t h = (a * 0x9E3779B97F4A7C15u) ^ (b * 0xC2B2AE3D27D4EB4Fu);
-    uint32_t i = (uint32_t)(h >> 32) & (map->room - 1);
-    while (map->slots[i].value) i = (i + 1) & (map->room - 1);
-    map->slots[i] = (Slot){a, b, value};
+    *map_slot(map, a, b) = (Slot){a, b, value};
     map->used++;
     return 0;
 }
@@ -179,14 +197,14 @@ COLD static Label *label_of(Zone *zone) {
 
 /* The path known by two numbers, or a new one, or -1. */
 static int64_t path_by(uint64_t one, uint64_t two, PathRec made) {
-    void **known = map_at(&tr.paths, one, two);
-    if (known) return (int64_t)(intptr_t)*known - 1;
+    uint64_t known = map_get(&tr.paths, one, two);
+    if (known) return (int64_t)known - 1;
     uint32_t id;
     PathRec *rec = item_new(PATHS, &id);
     if (!rec) return -1;
     *rec = made;
     item_publish(PATHS);
-    map_put(&tr.paths, one, two, (void *)(intptr_t)(id + 1));
+    map_put(&tr.paths, one, two, id + 1ull);
     return id;
 }
 

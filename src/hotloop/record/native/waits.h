@@ -155,7 +155,6 @@ static PyObject *stand_in_getrusage(PyObject *s, PyObject *a) {
 
 /* hook_rusage(callback) calls it with False before every reading and True after; None puts the original back. */
 static PyObject *hook_rusage(PyObject *module_unused, PyObject *callback) {
-    (void)module_unused;
     if (callback == Py_None) {
         if (def_getrusage) def_getrusage->ml_meth = orig_getrusage;
         def_getrusage = NULL;
@@ -203,7 +202,6 @@ static void unhook_one(Hook *hook) {
 }
 
 static PyObject *hook_waits(PyObject *module_unused, PyObject *args_unused) {
-    (void)module_unused, (void)args_unused;
     PyObject *list = PyList_New(0);
     if (!list || waits_hooked) return list;
     waits_hooked = 1;
@@ -215,7 +213,6 @@ static PyObject *hook_waits(PyObject *module_unused, PyObject *args_unused) {
 }
 
 static PyObject *unhook_waits(PyObject *module_unused, PyObject *args_unused) {
-    (void)module_unused, (void)args_unused;
 #define UNHOOK(name, zone, module, type, attribute) unhook_one(&hook_##name);
     TARGETS(UNHOOK)
 #define UNHOOK_LOCK(name, type, attribute) unhook_one(&hook_##name);
@@ -226,7 +223,6 @@ static PyObject *unhook_waits(PyObject *module_unused, PyObject *args_unused) {
 }
 
 static PyObject *hook_writes(PyObject *module_unused, PyObject *args_unused) {
-    (void)module_unused, (void)args_unused;
     PyObject *list = PyList_New(0);
     if (!list || writes_hooked) return list;
     writes_hooked = 1;

@@ -16,14 +16,12 @@ static struct { PyObject *name; Zone *zone; } cache[CACHE];
 FLATTEN size_t cache_slot(PyObject *name) { return ((uintptr_t)name >> 4 ^ (uintptr_t)name >> 14) & (CACHE - 1); }
 
 static PyObject *enter_call(PyObject *half, PyObject *const *a, size_t n, PyObject *k) {
-    (void)a, (void)n, (void)k;
     Zone *zone = ((Half *)half)->zone;
     if (page->gen || g.want) span_enter(zone);
     return Py_NewRef((PyObject *)zone);
 }
 
 static PyObject *exit_call(PyObject *half, PyObject *const *a, size_t n, PyObject *k) {
-    (void)a, (void)n, (void)k;
     span_exit(((Half *)half)->zone);
     Py_RETURN_NONE;
 }
@@ -43,13 +41,8 @@ static Zone *zone_new(PyObject *name, uint32_t kind) {
     *zone = (Zone){.ob_base = zone->ob_base, .name = Py_NewRef(name), .check = 1, .kind = kind};
     zone->enter = half_new(&Enter_Type, enter_call, zone);
     zone->exit = half_new(&Exit_Type, exit_call, zone);
-    if (tr.zone_count == tr.zone_room) {
-        uint32_t room = tr.zone_room ? tr.zone_room * 2 : 64;
-        Zone **grown = realloc(tr.zones, room * sizeof *grown);
-        if (grown) tr.zones = grown;
-        tr.zone_room = grown ? room : tr.zone_room;
-    }
-    if (!zone->enter || !zone->exit || tr.zone_count == tr.zone_room) {
+    int full = tr.zone_count == tr.zone_room && grow((void **)&tr.zones, &tr.zone_room, sizeof *tr.zones);
+    if (!zone->enter || !zone->exit || full) {
         Py_DECREF(zone);
         return (Zone *)PyErr_NoMemory();
     }
@@ -118,7 +111,6 @@ static void zones_prune(void) {
 }
 
 static PyObject *py_profile(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *keywords) {
-    (void)module;
     if (LIKELY(nargs == 1 && !keywords)) {
         size_t slot = cache_slot(args[0]);
         if (LIKELY(cache[slot].name == args[0])) return Py_NewRef((PyObject *)cache[slot].zone);
@@ -204,7 +196,6 @@ HALF_TYPE(Exit);
 
 typedef struct { PyObject_HEAD int is_exit; } Finder;
 static PyObject *finder_get(PyObject *finder, PyObject *zone, PyObject *type) {
-    (void)type;
     if (!zone) return Py_NewRef(finder);
     Half *half = ((Finder *)finder)->is_exit ? ((Zone *)zone)->exit : ((Zone *)zone)->enter;
     return Py_NewRef((PyObject *)half);

@@ -29,11 +29,6 @@ _FOR_OTHERS = ("(waiting: lock)", "(waiting: queue)")
 class Env:
     """One environment, for as long as it lives."""
 
-    __slots__ = (
-        "asked_of", "contained", "done", "ends", "held_episodes", "held_steps", "holder", "kind", "mode", "nest", "numbered",
-        "serial", "slot", "waited", "weak",
-    )  # fmt: skip
-
     def __init__(self, target: Any) -> None:
         self.weak: Any = None
         try:
@@ -156,8 +151,8 @@ class Holder:
 
 def _waits_for_others(track: Track) -> bool:
     """Sleep, sockets and the like wait for something else."""
-    frame = track.frames[track.depth - 1] if track.depth else None
-    return frame is not None and frame.zone.kind == m.WAIT and frame.zone.name in _FOR_OTHERS
+    zone = track.frames[-1].zone if track.frames else None
+    return zone is not None and zone.kind == m.WAIT and zone.name in _FOR_OTHERS
 
 
 def _is_held_by(env: Env, target: Any, outer: Any, serial: int) -> bool:

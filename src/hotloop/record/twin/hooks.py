@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import CodeType, MethodType
 from typing import Any
 
@@ -16,32 +17,17 @@ from ...model import role as r
 from ...model import shard as m
 from ...model.phase import COLLECT, EVAL
 from ...store import schema as s
-from .environments import (
-    ENDS_TOLD,
-    HELD_BY_NONE,
-    HELD_INSIDE,
-    OUTERMOST,
-    Env,
-    Holder,
-    count_ends,
-    count_env,
-    count_reset,
-    count_step,
-    env_of,
-    find_holder,
-    hear_ends,
-    watch_step,
-)
+from . import environments as e
 from .lifting import adopt
 from .phases import Pending, Site, begin_loop, resolve
 from .readings import charge, settle
 from .rows import iterate, work_done
-from .spans import Zone, current_track, outside, wake_for_span, zone_of
+from .spans import Zone, awake, current_track, outside, zone_of
 from .tree import BUSY, Track, state
 
-LOCAL = state.local
 DECIDING = EVAL + 1  # the phases an event can decide, and none
 MOST_SITES = 4096
+NO_LAYER = nullcontext()
 BY_VALUE = ("cloudpickle", "dill")
 
 _sites: dict[tuple[int, int], Site] = {}  # by code object and instruction
@@ -91,11 +77,9 @@ class Hooked:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        track: Track | None = LOCAL.track
-        if track is None or track.gen != state.gen_on:
-            track = wake_for_span(track)
-            if track is None:
-                return self._function(*args, **keywords)
+        track = awake()
+        if track is None:
+            return self._function(*args, **keywords)
         if self._role == r.ENV:
             return self._call_env(track, args, keywords)
         if self._role == r.TRIAL:
@@ -115,22 +99,22 @@ class Hooked:
         env = None
         if track.inside & self._within:
             if track.env is None and args and self._counts:
-                return self._call_inside(track, env_of(args[0]), None, args, keywords)
+                return self._call_inside(track, e.env_of(args[0]), None, args, keywords)
             return self._call_layer(track, args, keywords)
         layer = self._layer_of(args)
-        held, holder = HELD_BY_NONE, None
+        held, holder = e.HELD_BY_NONE, None
         if args and self._counts:
-            env = env_of(args[0])
-            if env.nest != OUTERMOST:
-                held, holder = find_holder(track, env, args[0], self._counts in (r.COUNT_STEP, r.COUNT_ENDS))
+            env = e.env_of(args[0])
+            if env.nest != e.OUTERMOST:
+                held, holder = e.find_holder(track, env, args[0], self._counts in (r.COUNT_STEP, r.COUNT_ENDS))
                 if not track.gen == gen == state.gen_on:
                     return self._function(*args, **keywords)
-                if held == HELD_INSIDE:
+                if held == e.HELD_INSIDE:
                     return self._call_inside(track, env, holder, args, keywords)
         _event_begins(track, self._event)
         if not state.in_loop and self._counts != r.COUNT_RESET:
             _begin_loop(track)
-        if track.depth and track.frames[0].zone is state.reserved["(handed over)"]:
+        if track.frames and track.frames[0].zone is state.reserved["(handed over)"]:
             _change(track, _tell_waiting, self._event)
         if track.within_phase != EVAL and not held:
             _maybe_iterate(track)
@@ -142,43 +126,40 @@ class Hooked:
         track.env = args[0] if args else ...
         track.env_calls += 1
         listened, heard = track.listens, track.heard
-        tells = env is None or env.ends == ENDS_TOLD
+        tells = env is None or env.ends == e.ENDS_TOLD
         track.listens = env is not None and (self._counts == r.COUNT_ENDS or (self._counts == r.COUNT_STEP and not tells))
         track.heard = 0
         collects = self._counts == r.COUNT_STEP and track.within_phase != EVAL and gen == state.gen_on
         slot = env.record() if env is not None and collects else None
-        if layer is not None:
-            layer.__enter__()
         try:
-            result = self._function(*args, **keywords)
+            with layer or NO_LAYER:
+                result = self._function(*args, **keywords)
         finally:
-            if layer is not None:
-                layer.__exit__()
             zone.__exit__()
             track.inside, track.env = before, outer
             ends, track.listens, track.heard = track.heard, listened, heard  # what was heard belongs to this call
         if track.gen == gen == state.gen_on:
             if slot is not None:
-                count_env(slot, track, layer, track.last - began)
+                e.count_env(slot, track, layer, track.last - began)
             track.heard = ends
             if self._counts == r.COUNT_STEP:
-                _guard(count_step, track, gen, env, args[0] if args else None, result, held != HELD_BY_NONE)
+                _guard(e.count_step, track, gen, env, args[0] if args else None, result, held != e.HELD_BY_NONE)
             elif self._counts == r.COUNT_RESET:
-                _guard(count_reset, track, env, resets)
+                _guard(e.count_reset, track, env, resets)
             elif self._counts == r.COUNT_ENDS and not held:
-                count_ends(track)
+                e.count_ends(track)
             if held and env is not None and holder is not None and gen == state.gen_on:
-                _guard(watch_step, env, holder)
+                _guard(e.watch_step, env, holder)
             track.heard = heard
             self._call_after(args, result, track.phase)
         return result
 
     def _call_inside(
-        self, track: Track, env: Env, holder: Holder | None, args: tuple[Any, ...], keywords: dict[str, Any]
+        self, track: Track, env: e.Env, holder: e.Holder | None, args: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
         """The outermost call of an environment on this thread that is part of another's call on another one."""
         layer = self._layer_of(args)
-        gen, resets, depth, before, phase = track.gen, track.resets, track.depth, track.inside, track.within_phase
+        gen, resets, depth, before, phase = track.gen, track.resets, len(track.frames), track.inside, track.within_phase
         outer = holder.track if holder is not None else _track_by_id(track.handed_by)
         if holder is not None and outer is not None:
             node = outer.top
@@ -188,38 +169,35 @@ class Hooked:
             track.inside |= self._inside
             if outer.within_phase == EVAL:
                 track.within_phase = EVAL
-        handed, opened = track.depth > depth, track.env
+        handed, opened = len(track.frames) > depth, track.env
         track.env = args[0]
         track.env_calls += 1
         slot = env.record() if self._counts == r.COUNT_STEP and track.within_phase != EVAL else None
-        if layer is not None:
-            layer.__enter__()
-        began = track.last
-        done, result, ended = False, None, began
+        done, result = False, None
         try:
-            result = self._function(*args, **keywords)
-            done = True
+            with layer or NO_LAYER:
+                began = track.last
+                result = self._function(*args, **keywords)
+                done = True
         finally:
-            if layer is not None:
-                layer.__exit__()
             ended = track.last
             if handed:
                 state.reserved["(handed over)"].__exit__()
             track.env = opened
             if done and track.gen == gen == state.gen_on:
                 if self._counts == r.COUNT_RESET:
-                    _guard(count_reset, track, env, resets)
+                    _guard(e.count_reset, track, env, resets)
                     if outer is not None:
                         outer.resets += 1  # it holds this one
                 else:
                     if slot is not None:
-                        count_env(slot, track, layer, ended - began)
+                        e.count_env(slot, track, layer, ended - began)
                     if outer is not None and outer.listens:
-                        _guard(hear_ends, outer, gen, outer.heard, result)
+                        _guard(e.hear_ends, outer, gen, outer.heard, result)
                     if holder is not None:
-                        _guard(count_step, track, gen, env, args[0], result, True)
+                        _guard(e.count_step, track, gen, env, args[0], result, True)
                         if gen == state.gen_on:
-                            _guard(watch_step, env, holder)
+                            _guard(e.watch_step, env, holder)
             track.inside, track.within_phase = before, phase
         return result
 
@@ -227,19 +205,14 @@ class Hooked:
         """Within an environment, on the same thread."""
         layer = self._layer_of(args)
         gen, resets, heard = track.gen, track.resets, track.heard
-        if layer is not None and track.depth and track.frames[track.depth - 1].zone is layer:  # super().step()
+        if layer is not None and track.frames and track.frames[-1].zone is layer:  # super().step()
             layer = None
-        if layer is not None:
-            layer.__enter__()
-        try:
+        with layer or NO_LAYER:
             result = self._function(*args, **keywords)
-        finally:
-            if layer is not None:
-                layer.__exit__()
         if track.listens and self._counts == r.COUNT_STEP and track.gen == gen == state.gen_on:
-            _guard(hear_ends, track, gen, heard, result)
+            _guard(e.hear_ends, track, gen, heard, result)
         if self._counts == r.COUNT_RESET and track.gen == gen == state.gen_on:
-            _guard(count_reset, track, None, resets)
+            _guard(e.count_reset, track, None, resets)
         return result
 
     def _call_trial(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -263,7 +236,7 @@ class Hooked:
         if not state.in_loop:
             _begin_loop(track)
         if track.gen == gen == state.gen_on:
-            _guard(count_step, track, gen, env_of(args[0]), args[0], result, False)
+            _guard(e.count_step, track, gen, e.env_of(args[0]), args[0], result, False)
         return result
 
     def _judge(self, result: Any) -> int:
@@ -289,7 +262,7 @@ class Hooked:
         zone = self._zone_in(phase or COLLECT)
         zone.__enter__()
         node = track.top if track.gen == state.gen_on else None
-        own, total = (node.self_ns, node.total) if node is not None else (0, 0)
+        own, total = (node[s.N_SELF_NS], node[s.N_TOTAL_NS]) if node is not None else (0, 0)
         try:
             result = self._function(*args, **keywords)
         finally:
@@ -299,8 +272,8 @@ class Hooked:
             # over the end of a row it stays as guessed: part of its time is in a row already
             waits = alive and not self._transparent and state.row == row and len(track.pending) < s.PENDING
             if waits and site is not None and node is not None:
-                span = Pending(node, self._zones, site, phase or COLLECT, node.self_ns - own, node.total - total)
-                track.pending.append(span)
+                own, total = node[s.N_SELF_NS] - own, node[s.N_TOTAL_NS] - total
+                track.pending.append(Pending(node, self._zones, site, phase or COLLECT, own, total))
         if alive and node is not None:
             self._call_after(args, result, phase)
         return result
@@ -325,7 +298,10 @@ class Hooked:
             if self._role == r.PHASE and track.gen == gen == state.gen_on:
                 _change(track, resolve, phase or self._event)
         if track.gen == gen == state.gen_on:
-            self._finish(track, args, result, track.phase)
+            if self._counts == r.COUNT_UPDATE:
+                state.learned = state.learns = True
+                work_done(track.last)
+            self._call_after(args, result, track.phase)
         return result
 
     # ---- their parts ----
@@ -339,10 +315,8 @@ class Hooked:
         if not args:
             return None
         kind = type(args[0])
-        try:
+        if kind in self._layers:
             return self._layers[kind]
-        except KeyError:
-            pass
         method = getattr(self._function, "__name__", None)
         zone = zone_of(f"{kind.__name__.rpartition('.')[2]}.{method}") if method is not None else None
         if zone is not None:
@@ -351,12 +325,6 @@ class Hooked:
             _site_of_function(zone, self._function)
         self._layers[kind] = zone
         return zone
-
-    def _finish(self, track: Track, args: tuple[Any, ...], result: Any, phase: int) -> None:
-        if self._counts == r.COUNT_UPDATE:
-            state.learned = state.learns = True
-            work_done(track.last)
-        self._call_after(args, result, phase)
 
     def _call_after(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         """After every so many calls, the Python part: it gets the arguments, the result and the phase. Our time."""
@@ -429,9 +397,9 @@ def _event_begins(track: Track, event: int) -> None:
 def _tell_waiting(track: Track, event: int) -> None:
     """An env step of work that was handed over: for those who wait for it, this is the event."""
     for other in state.tracks:
-        if other is track or other.retired or other.gen != state.gen or other.depth != 1 or other.within_phase:
+        if other is track or other.retired or other.gen != state.gen or len(other.frames) != 1 or other.within_phase:
             continue
-        if other.top.label.kind == m.WAIT and (other.pending or other.root.self_ns > other.gap_mark):
+        if other.top.label.kind == m.WAIT and (other.pending or other.root[s.N_SELF_NS] > other.gap_mark):
             resolve(other, event)
 
 
@@ -515,7 +483,7 @@ def gc_pause(phase: str, info: Any = None, /) -> None:
 
 def within(phase: int) -> int:
     """This thread works for one phase until told otherwise (0). Answers what it was."""
-    track = current_track() or wake_for_span(LOCAL.track)
+    track = awake()
     if track is None:
         return 0
     before = track.within_phase

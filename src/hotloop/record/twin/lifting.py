@@ -7,7 +7,7 @@ from typing import Any
 from ...model import role as r
 from ...model.phase import EVAL
 from ...store import schema as s
-from .spans import TRACK_FRAMES, close_top, current_track, push, put_event
+from .spans import awake, close_top, current_track, push, put_event
 from .tree import Frame, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
 
 CARRIED = r.IN_ENV | r.IN_TRIAL  # of what is open on a track, what goes with work that is handed over
@@ -32,9 +32,9 @@ class Token:
             track = current_track()
             if track is None or not self.valid():
                 return
-            depth = track.depth
+            depth = len(track.frames)
             lower(self)
-            while track.depth > depth:
+            while len(track.frames) > depth:
                 close_top(track, state.clock())
                 state.lose("abandoned")
         except (AttributeError, TypeError):
@@ -53,21 +53,20 @@ def suspended_put(path: int, start: int) -> int:
 
 def depth() -> int:
     track = current_track()
-    return track.depth if track else 0
+    return len(track.frames) if track else 0
 
 
 def lift(depth: int, running: bool) -> Token | None:
     """Take the spans above `depth` off this thread's stack; None when there are none."""
     track = current_track()
-    if track is None or track.depth <= depth:
+    if track is None or len(track.frames) <= depth:
         return None
     with state.lock:
-        token = Token(track, track.frames[depth : track.depth], running)
+        token = Token(track, track.frames[depth:], running)
         at = state.clock()
         track.settle(at)
         for frame in reversed(token.frames):
             touch(frame.node)
-            track.set_misplaced(-frame.misplaced)
             if running:
                 token.slots.insert(0, suspended_put(frame.node.path, frame.start))
                 continue
@@ -75,14 +74,12 @@ def lift(depth: int, running: bool) -> Token | None:
             put_event(track, frame.node, begin, at - begin, s.EVENT_SEGMENT)
             frame.start = at - frame.start  # until it goes on: how long it has run
             if not frame.reentry:
-                frame.node.label.closed(at)
+                frame.node.label.suspended(at)
         track.top = token.frames[0].below
         del track.frames[depth:]
-        track.depth = depth
-        track.set_room()
         state.head[s.H_LIFTED] += len(token.frames)
         track.state -= 2 * len(token.frames)
-        track.words[track.state_at] = track.state
+        track.words[track.at + s.T_STATE] = track.state
     return token
 
 
@@ -90,13 +87,9 @@ def lower(token: Any) -> None:
     """Put lifted spans back on the stack of the thread that runs now."""
     if not isinstance(token, Token):
         return
-    track = current_track()
+    track = awake()
     if track is None:
-        from .session import wake
-
-        track = wake()
-        if track is None:
-            return
+        return
     if not token.valid():
         track.inherited += len(token.frames)
         token.frames = []
@@ -107,29 +100,17 @@ def lower(token: Any) -> None:
         for index, frame in enumerate(token.frames):
             if track is not token.track:
                 frame.node = node_by_path(track, frame.node.path, frame.node.label) or frame.node
-            frame.below = track.top
-            frame.misplaced = track.depth > 0 and frame.node.parent is not frame.below
-            frame.odd = frame.odd or frame.misplaced
-            track.set_misplaced(frame.misplaced)
             if token.running:
                 if token.slots[index]:
                     state.head[token.slots[index]] = 0
             else:
                 frame.start = at - frame.start
                 frame.resumed = at
-                frame.odd = True
                 if not frame.reentry:
                     frame.node.label.opened(at)
-            frame.move(track.frames_at + 2 * track.depth)
-            if track.depth < TRACK_FRAMES:
-                frame.write(track.words)
-            track.top = frame.node
-            del track.frames[track.depth :]
-            track.frames.append(frame)
-            track.depth += 1
-            track.set_room()
+            track.put(frame)
         track.state += 2 * len(token.frames)
-        track.words[track.state_at] = track.state
+        track.words[track.at + s.T_STATE] = track.state
         state.head[s.H_LIFTED] -= len(token.frames)
         token.frames = []
 
@@ -178,9 +159,7 @@ def adopt(shard: int, path: int, around: int = 0) -> int | None:
 
 
 def _adopt(shard: int, path: int) -> None:
-    from .session import wake
-
-    track = current_track() or wake()
+    track = awake()
     if track is None:
         return
     assert state.shard is not None
@@ -190,7 +169,7 @@ def _adopt(shard: int, path: int) -> None:
         if shard == state.head[s.H_SHARD_ID] and path < state.shard.items[s.PATHS]:
             anchor = node_by_path(track, path, track.root.label)
             if anchor is not None:
-                node = anchor.children.get(handoff) or find_child(track, anchor, handoff)
+                node = find_child(track, anchor, handoff)
         else:
             label = label_of(handoff)
             remote = path_of(0, label.id, origin=(shard, path))
@@ -208,7 +187,7 @@ def release(before: int | None = None) -> None:
     if track is None:
         return
     state.reserved["(handed over)"].__exit__()
-    if track.depth:
+    if track.frames:
         return
     if track.idle is None:
         with state.lock:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...model.histogram import bucket_of
 from ...store import schema as s
-from .tree import BUSY, Node, Track, find_child, state, touch
+from .tree import Node, Track, find_child, state, touch
 
 if TYPE_CHECKING:
     from .spans import Zone
@@ -59,78 +59,53 @@ def phases_start(pairs: list[tuple[int, int, Zone]], start: Zone, end: Zone) -> 
 # ---- moving what was recorded ----
 
 
-def child_of(track: Track, parent: Node, zone: Zone) -> Node:
-    return parent.children.get(zone) or find_child(track, parent, zone)
-
-
 def move_self(source: Node, target: Node, ns: int) -> None:
-    source.self_ns -= ns
-    source.words[source.self_at] = source.self_ns
-    target.self_ns += ns
-    target.words[target.self_at] = target.self_ns
+    source.add(s.N_SELF_NS, -ns)
+    target.add(s.N_SELF_NS, ns)
     touch(source)
     touch(target)
-
-
-def note_work(node: Node) -> None:
-    """The first time since the latest work: what it has by now was before that."""
-    if node.work != state.work:
-        node.work, node.self_at_work, node.count_at_work = state.work, node.self_ns, node.count
 
 
 def move_span(track: Track, span: Pending, zone: Zone) -> None:
     """One finished span of a model call moves to the node of another phase."""
     source, ns = span.node, span.total
-    target = child_of(track, source.parent or track.root, zone)
+    target = find_child(track, source.parent or track.root, zone)
     if target is source or target is track.overflow:
         return
     bucket = bucket_of(ns)
-    taken, given = (node.hot[2] for node in (source, target))
-    taken_at, given_at = (node.hot[7] + bucket for node in (source, target))
-    if not source.count or not taken[taken_at] or not 0 <= span.own <= source.self_ns or source.total < ns:
+    known = source[s.N_COUNT] and source.block.ints[(source.at + s.N_HIST) * 2 + bucket]
+    if not known or not 0 <= span.own <= source[s.N_SELF_NS] or source[s.N_TOTAL_NS] < ns:
         return
-    note_work(target)
-    _move_union(source, target, ns)
-    source.count -= 1
-    target.count += 1
-    source.total -= ns
-    target.total += ns
-    source.squares = max(0.0, source.squares - float(ns) * ns) if source.count else 0.0
-    target.squares += float(ns) * ns
-    taken[taken_at] -= 1
-    given[given_at] += 1
-    target.least, target.most = min(target.least, ns), max(target.most, ns)
-    if not source.count:
-        source.least, source.most = UINT64_MAX, 0
-    for node in (source, target):
-        node.words[node.at + s.N_COUNT] = node.count
-        node.words[node.at + s.N_TOTAL_NS] = node.total
-        node.words[node.at + s.N_MIN_NS], node.words[node.at + s.N_MAX_NS] = node.least, node.most
-        node.hot[1][node.hot[6]] = node.squares
+    target.note_work()
+    union = min(source.label.union_ns, ns)  # of the time the label was open at all
+    for node, sign in ((source, -1), (target, 1)):
+        node.add(s.N_COUNT, sign)
+        node.add(s.N_TOTAL_NS, sign * ns)
+        node.block.doubles[node.at + s.N_SUMSQ] += sign * float(ns) * ns
+        node.block.ints[(node.at + s.N_HIST) * 2 + bucket] += sign
+        node.label.union_ns += sign * union
+        node.label[s.L_UNION_NS] = node.label.union_ns
+    target[s.N_MIN_NS], target[s.N_MAX_NS] = min(target[s.N_MIN_NS], ns), max(target[s.N_MAX_NS], ns)
+    squares = source.block.doubles
+    squares[source.at + s.N_SUMSQ] = max(0.0, squares[source.at + s.N_SUMSQ]) if source[s.N_COUNT] else 0.0
+    if not source[s.N_COUNT]:
+        source[s.N_MIN_NS], source[s.N_MAX_NS] = UINT64_MAX, 0
     move_self(source, target, span.own)
 
 
-def _move_union(source: Node, target: Node, ns: int) -> None:
-    """Of the time the label was open at all."""
-    both = min(source.label.union_ns, ns)
-    for label, by in ((source.label, -both), (target.label, both)):
-        label.union_ns += by
-        label.words[label.union_at] = label.union_ns
-
-
 def gap_node(track: Track, zone: Zone) -> Node | None:
-    node = child_of(track, track.root, zone)
+    node = find_child(track, track.root, zone)
     return None if node is track.overflow else node
 
 
 def label_gap(track: Track, zone: Zone | None) -> None:
     """The root's own time that has no phase yet gets one."""
     root = track.root
-    node = gap_node(track, zone) if zone is not None and root.self_ns != track.gap_mark else None
+    node = gap_node(track, zone) if zone is not None and root[s.N_SELF_NS] != track.gap_mark else None
     if node is not None:
-        note_work(node)
-        move_self(root, node, root.self_ns - track.gap_mark)
-    track.gap_mark = root.self_ns
+        node.note_work()
+        move_self(root, node, root[s.N_SELF_NS] - track.gap_mark)
+    track.gap_mark = root[s.N_SELF_NS]
 
 
 # ---- events ----
@@ -139,18 +114,17 @@ def label_gap(track: Track, zone: Zone | None) -> None:
 def begin_loop(track: Track) -> None:
     """The process's first env step or update: whatever was recorded before is start-up, the first iteration begins here."""
     at = track.last
-    for other in state.tracks:  # the loop may begin in another thread than the main thread
-        live = not other.retired and other.gen in (state.gen, BUSY)
-        if live:
-            other.settle(at if other is track else state.clock())
-        startup = gap_node(other, gaps.startup) if live and gaps.startup is not None else None
+    for other in state.live_tracks():  # the loop may begin in another thread than the main thread
+        other.settle(at if other is track else state.clock())
+        startup = gap_node(other, gaps.startup) if gaps.startup is not None else None
         for node in other.nodes:
             if startup is not None and node is not startup and node is not other.profiler:
-                move_self(node, startup, node.self_ns)
-        other.gap_mark = other.root.self_ns
+                move_self(node, startup, node[s.N_SELF_NS])
+    for other in state.tracks:
+        other.gap_mark = other.root[s.N_SELF_NS]
         other.pending.clear()
         for node in other.nodes:
-            node.self_at_step, node.count_at_step = node.self_ns, node.count
+            node.self_at_step, node.count_at_step = node[s.N_SELF_NS], node[s.N_COUNT]
             node.marked_in = 0
     state.touched.clear()
     state.head[s.H_ITER_START_NS] = at
@@ -175,16 +149,14 @@ def settle_phases(ending: bool) -> None:
     """Whatever waits now stays as it was guessed: an iteration or the recording ends here.
 
     A thread without events keeps its time; what is in a row may not move any more."""
-    for track in state.tracks:
-        if track.retired or track.gen not in (state.gen, BUSY):
-            continue
+    for track in state.live_tracks():
         _unresolved(track, gaps.end if ending else gaps.between.get((track.phase, track.phase)))
 
 
 def settle_tails() -> None:
     """After the last row, which needs to know what came after the last work."""
-    for track in state.tracks:
-        if state.in_loop and not track.retired and track.gen in (state.gen, BUSY) and track.phase:
+    for track in state.live_tracks():
+        if state.in_loop and track.phase:
             _end_tail(track)
 
 
@@ -204,5 +176,5 @@ def _end_tail(track: Track) -> None:
     if end is None:
         return
     for node in track.nodes:
-        if node is not end and node.work == state.work and node.self_ns > node.self_at_work:
-            move_self(node, end, node.self_ns - node.self_at_work)
+        if node is not end and node.work == state.work and node[s.N_SELF_NS] > node.self_at_work:
+            move_self(node, end, node[s.N_SELF_NS] - node.self_at_work)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...store import schema as s
-from .spans import current_track
+from .spans import current_track, note_rise
 from .tree import state
 
 
@@ -27,23 +27,21 @@ def charge() -> None:
 def note_memory(rise: int, rss: int, peak: int, true_peak: bool) -> None:
     """What a span with track_memory saw, for the innermost open span."""
     track = current_track()
-    if track is None or not track.depth:
+    if track is None or not track.frames:
         return
-    words, at = track.top.words, track.top.at
-    words[at + s.N_MEM_RISE_MAX] = max(words[at + s.N_MEM_RISE_MAX], rise)
-    words[at + s.N_MEM_RISE_SUM] += rise
-    words[at + s.N_MEM_RSS_MAX] = max(words[at + s.N_MEM_RSS_MAX], peak)
-    words[at + s.N_MEM_CALLS] += 1 if true_peak else 1 << 32
+    node = track.top
+    note_rise(node, rise)
+    node[s.N_MEM_RSS_MAX] = max(node[s.N_MEM_RSS_MAX], peak)
+    node.add(s.N_MEM_CALLS, 1 if true_peak else 1 << 32)
     header = state.head
     seen = header[s.H_SNAPSHOT_COUNT]
     slot = s.H_SNAPSHOTS + seen % s.SNAPSHOT_SLOTS * s.SNAPSHOT_WORDS
-    header[slot], header[slot + 1], header[slot + 2], header[slot + 3] = state.clock(), track.top.path, rss, peak
+    header[slot], header[slot + 1], header[slot + 2], header[slot + 3] = state.clock(), node.path, rss, peak
     header[s.H_SNAPSHOT_COUNT] = seen + 1
 
 
 def note_gpu_peak(peak: int) -> None:
     """The device's memory peak in the innermost open span."""
     track = current_track()
-    if track is not None and track.depth:
-        words, at = track.top.words, track.top.at + s.N_GPU_PEAK
-        words[at] = max(words[at], peak)
+    if track is not None and track.frames:
+        track.top[s.N_GPU_PEAK] = max(track.top[s.N_GPU_PEAK], peak)

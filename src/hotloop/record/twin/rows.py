@@ -10,7 +10,7 @@ from typing import Any
 from ...store import schema as s
 from .phases import gaps, settle_phases
 from .readings import charge
-from .spans import current_track
+from .spans import awake
 from .tree import BUSY, Node, Track, state, touch
 
 WORK_COUNTERS = s.COUNTERS[: s.WORK_COUNTERS]
@@ -47,19 +47,10 @@ def work_done(at_ns: int) -> None:
     state.work_paused_ns = header[s.H_PAUSED_NS]
 
 
-def _track() -> Track | None:
-    track = current_track()
-    if track is None and state.want and getattr(state.local.track, "gen", 0) != BUSY:
-        from .session import wake
-
-        track = wake()
-    return track
-
-
 def count_seen(name: str, n: Any = 1) -> None:
     """The same for what hooks count themselves; what the script says of it from then on is kept apart, or it would count
     twice."""
-    if name in WORK_COUNTERS and _track() is not None:
+    if name in WORK_COUNTERS and awake(drops=False) is not None:
         state.hook_counts.add(name)
     _count(name, n)
 
@@ -70,7 +61,7 @@ def count(name: str, n: Any = 1) -> None:
 
 
 def _count(name: str, n: Any) -> None:
-    if _track() is None:
+    if awake(drops=False) is None:
         return
     try:
         increment = int(n)
@@ -147,7 +138,7 @@ def _rows_merge(which: int, used: int) -> int:
 
 def step() -> None:
     """Close the current iteration of the training loop."""
-    track = _track()  # it may begin the recording
+    track = awake(drops=False)  # it may begin the recording
     state.manual_steps = True
     if track is None:
         return
@@ -168,7 +159,7 @@ def step() -> None:
 
 def _touch_open(track: Track) -> None:
     """Whatever has time in this row is on the list of touched nodes."""
-    for node in (track.root, track.profiler, track.top, track.idle, *(frame.node for frame in track.frames[: track.depth])):
+    for node in (track.root, track.profiler, track.top, track.idle, *(frame.node for frame in track.frames)):
         if node is not None:
             touch(node)
 
@@ -186,9 +177,7 @@ def iterate(track: Track) -> None:
 def close_iteration(track: Track) -> None:
     """Close an iteration, and with it the row it shares with the short ones before it."""
     at = state.clock()
-    for other in state.tracks:
-        if other.retired or other.gen not in (state.gen, BUSY):
-            continue
+    for other in state.live_tracks():
         other.settle(at)
         _touch_open(other)
     settle_phases(ending=False)
@@ -205,7 +194,6 @@ def _next_row(closed: int) -> None:
     state.unwritten = 0
     state.iteration += closed
     state.row += 1
-    state.mark = state.row + 1
     state.head[s.H_ITERATIONS] = state.iteration
 
 
@@ -221,7 +209,7 @@ def _put_row(iterations: int, at: int, tails: dict[Node, int] | None) -> None:
         which = 1 - which
     entries: dict[int, list[int]] = {}
     for node in state.touched:
-        self_ns, calls = node.self_ns - node.self_at_step, node.count - node.count_at_step
+        self_ns, calls = node[s.N_SELF_NS] - node.self_at_step, node[s.N_COUNT] - node.count_at_step
         if tails is not None:
             self_ns -= tails.get(node, 0)
             if node.work == state.work and node.count_at_work >= node.count_at_step:
@@ -230,7 +218,7 @@ def _put_row(iterations: int, at: int, tails: dict[Node, int] | None) -> None:
             entry = entries.setdefault(node.path, [0, 0])
             entry[0] += calls
             entry[1] += self_ns
-        node.self_at_step, node.count_at_step = node.self_ns, node.count
+        node.self_at_step, node.count_at_step = node[s.N_SELF_NS], node[s.N_COUNT]
     counts: dict[int, int] = {}
     for index in state.counters.values():
         where = s.H_COUNTERS + index * s.COUNTER_WORDS
@@ -289,21 +277,21 @@ def _find_tails(track: Track, end: int, paused: int, tails: dict[Node, int]) -> 
 
     def take(node: Node, most: int) -> None:
         nonlocal left
-        taken = min(node.self_ns - node.self_at_step - tails.get(node, 0), most, left)
+        taken = min(node[s.N_SELF_NS] - node.self_at_step - tails.get(node, 0), most, left)
         tails[node] = tails.get(node, 0) + taken
         left -= taken
 
     newest_first = list(reversed(track.nodes))
     for node in newest_first:
-        if node.work == state.work and node.self_ns > node.self_at_work:
-            take(node, node.self_ns - node.self_at_work)
+        if node.work == state.work and node[s.N_SELF_NS] > node.self_at_work:
+            take(node, node[s.N_SELF_NS] - node.self_at_work)
     end_label = gaps.end.label if gaps.end is not None else None
     for node in newest_first:
         if node.label is end_label:
             take(node, left)
     take(track.root, left)
     take(track.profiler, left)
-    for frame in reversed(track.frames[: track.depth]):
+    for frame in reversed(track.frames):
         take(frame.node, left)
     for opened in (False, True):
         for node in newest_first:
@@ -314,10 +302,9 @@ def _find_tails(track: Track, end: int, paused: int, tails: dict[Node, int]) -> 
 def next_window() -> None:
     """Full events for the rows of iterations 0, 1, 2, 10, 20, 40, 80, ...; between them the ring holds the latest."""
     i, want = state.row, 0
-    total = state.options["child_log_events" if state.options["is_child"] else "log_events"]
+    total = state.option("log_events")
     if i == 0:
         want = total // 2
     elif i < 3 or (i % 10 == 0 and (i // 10).bit_count() == 1):
         want = total // 16
     state.log_left = min(want, state.log_room)
-    state.plain_ring = not state.log_left and state.ring is not None

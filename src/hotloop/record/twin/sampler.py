@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from ...model.shard import BLOCKED, RUNNING, UNKNOWN
 from ...store import schema as s
 from ...store.writer import Block
-from .tree import BUSY, Track, state
+from .tree import Track, state
 
 NO_TRACK = (1 << 32) - 1
 UNITS, CHILD_UNITS, STRING_UNITS = 6, 1, 3
@@ -82,7 +82,7 @@ class Sampler:
     # ---- one look ----
 
     def _look(self) -> None:
-        tracks = {t.ident: t for t in state.tracks if not t.retired and t.gen in (state.gen, BUSY)}
+        tracks = {track.ident: track for track in state.live_tracks()}
         frames = sys._current_frames()
         states = self._read_states(frames, tracks)
         for ident, frame in frames.items():
@@ -197,11 +197,10 @@ _running: list[Sampler] = []
 def start() -> None:
     """Start sampling, if the recording asks for it; the shard has just been made."""
     options, shard = state.options, state.shard
-    child = options["is_child"]
-    interval_us = options["child_sample_us" if child else "sample_us"]
+    interval_us = state.option("sample_us")
     if not interval_us or options["clock"] == s.CLOCK_TEST or shard is None:
         return
-    units, string_units = (CHILD_UNITS, CHILD_UNITS) if child else (UNITS, STRING_UNITS)
+    units, string_units = (CHILD_UNITS, CHILD_UNITS) if options["is_child"] else (UNITS, STRING_UNITS)
     if not shard.has_room(4 * (3 * units + string_units + 1) * s.BLOCK_BYTES):
         return  # spans come first
     samples, stacks, places = (shard.block(kind, units) for kind in (s.SAMPLES, s.STACKS, s.PLACES))

@@ -70,7 +70,7 @@ def track_ended(track: Track) -> None:
 
 def track_cut(track: Track, why: str) -> None:
     """The thread is gone, or recording stops: its open spans end here, and say so."""
-    while track.depth:
+    while track.frames:
         close_top(track, state.clock())  # anew each time: closing one may charge time to us
         state.lose(why)
         track.inherited += 1
@@ -82,7 +82,7 @@ def begin_life(track: Track, at_ns: int) -> None:
     which = 1 - track.words[track.at + s.T_LIFE]
     where = track.at + s.T_LIVES + 2 * which
     track.words[where] = at_ns
-    track.words[where + 1] = sum(node.self_ns for node in track.nodes)
+    track.words[where + 1] = sum(node[s.N_SELF_NS] for node in track.nodes)
     track.words[track.at + s.T_LIFE] = which
     track.last = at_ns
     track.top = track.root
@@ -95,17 +95,13 @@ def track_attach(track: Track) -> bool:
     if track is state.local.track:  # else another thread's reset() carries it over
         track.ident, track.native_id = get_ident(), _native_id()
         track.name = _thread_name() if track.virtual < 0 else f"virtual-{track.virtual}"
-    name = track.name
     at_ns = state.clock()
     slot = shard.item(s.TRACKS)
     if slot is None:
         return False
-    block, at, track.id = slot
-    track.words, track.at = block.words, at
-    track.state_at, track.frames_at = at + s.T_STATE, at + s.T_FRAMES
-    track.hot = (block.words, block.buffer, (at + s.T_JOURNAL) * 8, track.state_at)
+    track.block, track.at, track.id = slot
+    track.words = words = track.block.words
     track.nodes, track.idle = [], None
-    track.name_key = _name_key(name)
     root = add_node(track, 0, label_of(state.reserved["(root)"]), None)
     others = []
     for reserved in ("(profiler)", "(more labels)"):
@@ -114,18 +110,15 @@ def track_attach(track: Track) -> bool:
     if root is None or others[0] is None or others[1] is None:
         return False
     track.root, track.profiler, track.overflow = root, others[0], others[1]
-    track.overflow.parent = None  # so that spans in it never take the short way, and are counted
     state.tracks.append(track)
-    data = name.encode("utf-8", "surrogatepass")[:255]
-    offset = shard.string(data)
-    words = block.words
+    data = track.name.encode("utf-8", "surrogatepass")[:255]
+    offset, at = shard.string(data), track.at
     words[at + s.T_TID] = track.native_id
     words[at + s.T_NAME], words[at + s.T_NAME_BYTES] = offset, len(data) if offset else 0
     words[at + s.T_OCCUPANTS] = words[at + s.T_ALIVE] = 1
-    track.inherited += track.depth
-    track.depth = track.room = track.misplaced = track.phase = track.gap_mark = 0
+    track.inherited += len(track.frames)
+    track.state = track.phase = track.gap_mark = 0
     track.frames, track.pending = [], []
-    track.state = 0
     track.retired = False
     begin_life(track, at_ns)
     shard.publish(s.TRACKS)
@@ -137,15 +130,13 @@ def track_for_thread() -> Track:
     """A track for a thread seen for the first time: that of an ended thread of the same kind, or a new one."""
     free = [track for track in state.tracks if track.retired]
     key = _name_key(_thread_name())
-    track = next((t for t in free if t.name_key == key), free[0] if len(free) >= MAX_FREE_TRACKS else None)
+    track = next((t for t in free if _name_key(t.name) == key), free[0] if len(free) >= MAX_FREE_TRACKS else None)
     if track is None:
         track = Track()
     else:
         track.retired = False
-        track.inside = track.within_phase = track.handed_by = track.heard = 0
-        track.listens = False
-        track.env = None
-        track.gap_mark, track.pending = track.root.self_ns, []
+        track.forget_calls()
+        track.gap_mark, track.pending = track.root[s.N_SELF_NS], []
         begin_life(track, state.clock())
         track.ident, track.native_id = get_ident(), _native_id()
         track.words[track.at + s.T_TID] = track.native_id
@@ -157,14 +148,13 @@ def track_for_thread() -> Track:
 
 def _session_begin() -> bool:
     options = state.options
-    child = options["is_child"]
     shard_id = int.from_bytes(os.urandom(8), "little") | 1
     path = None
     if options["directory"] is not None:
         path = os.path.join(options["directory"], f"{os.getpid()}-{shard_id:016x}{s.SHARD_SUFFIX}")
     test = options["clock"] == s.CLOCK_TEST
     state.clock = _test_clock if test else time.perf_counter_ns  # CLOCK_MONOTONIC on Linux
-    limit = options["child_budget"] if child else options["budget"]
+    limit = state.option("budget")
     shard = _essentials(path, limit) or _essentials(None, limit)
     if shard is None:
         return False
@@ -178,22 +168,20 @@ def _session_begin() -> bool:
     envs_start()
     state.iteration = state.unwritten = state.row = state.log_left = state.ring_head = 0
     state.work, state.work_paused_ns = 1, 0
-    state.mark = 1
     state.in_loop = state.learned = state.episode_ended = state.manual_steps = False
     state.learns = state.expects
     state.hook_counts = set()
     state.log = None
     state.long_ns = options["long_ns"] or 1 << 62
-    ring_events = options["child_ring_events" if child else "ring_events"]
+    ring_events = state.option("ring_events")
     state.ring = shard.block(s.RING, -(-(ring_events * s.EVENT_WORDS * 8 + s.HEAD_WORDS * 8) // s.BLOCK_BYTES))
     state.ring_mask = ring_events - 1
     if state.ring is not None:
-        state.ring_buffer = state.ring.buffer
         state.ring.words[s.HEAD_CAPACITY] = ring_events
-    units = options["child_iter_units" if child else "iter_units"]
+    units = state.option("iter_units")
     pair = [shard.block(s.ITERATIONS, units), shard.block(s.ITERATIONS, units)]
     state.rows_words = 0 if None in pair else units * s.BLOCK_WORDS - s.HEAD_WORDS
-    state.log_room = options["child_log_events" if child else "log_events"]
+    state.log_room = state.option("log_events")
     h = state.head
     h[s.H_PID], h[s.H_PARENT_PID], h[s.H_SHARD_ID] = os.getpid(), os.getppid(), shard_id
     h[s.H_CLOCK] = s.CLOCK_TEST if test else s.CLOCK_PYTHON
@@ -257,9 +245,7 @@ def _forget_parent() -> None:
     state.tracks = []
     track = state.local.track
     if track is not None:  # the calls open at the fork are the parent's
-        track.inside = track.within_phase = track.handed_by = track.heard = 0
-        track.listens = False
-        track.model = track.env = None
+        track.forget_calls()
     _forget_labels()
 
 
@@ -338,9 +324,8 @@ def close() -> None:
     sampler.stop()
     if state.gen_on and state.pid == os.getpid():
         with state.lock:
-            for track in state.tracks:
-                if not track.retired:
-                    track.settle(state.clock())
+            for track in state.live_tracks():
+                track.settle(state.clock())
             settle_phases(ending=True)
     if state.shard is not None and state.pid == os.getpid():
         with state.lock:
@@ -372,9 +357,8 @@ def pause() -> None:
     if not state.gen_on:
         return
     with state.lock:
-        for track in state.tracks:
-            if not track.retired:
-                track_cut(track, "cut")
+        for track in state.live_tracks():
+            track_cut(track, "cut")
         at = state.clock()
         state.lifts += 1  # suspended spans are lost here, and counted
         for _ in range(state.head[s.H_LIFTED]):
@@ -395,9 +379,8 @@ def resume() -> None:
         return
     with state.lock:
         at = state.clock()
-        for track in state.tracks:
-            if not track.retired:
-                begin_life(track, at)
+        for track in state.live_tracks():
+            begin_life(track, at)
         state.head[s.H_PAUSED_NS] += at - state.paused_at
         state.head[s.H_ITER_START_NS] += at - state.paused_at  # the pause is not part of the iteration either
         state.gen_on = state.gen
@@ -413,7 +396,7 @@ def reset() -> None:
 
 def _begin_epoch() -> None:
     assert state.shard is not None
-    carried = [(track, [frame.zone for frame in track.frames[: track.depth]]) for track in state.tracks if not track.retired]
+    carried = [(track, [frame.zone for frame in track.frames]) for track in state.live_tracks()]
     for track, zones in carried:
         track_cut(track, "cut")
         track.inherited -= len(zones)
@@ -457,9 +440,8 @@ def snapshot() -> bytes:
         return b""
     with state.lock:
         if state.gen_on:
-            for track in state.tracks:
-                if not track.retired:
-                    track.settle(state.clock())
+            for track in state.live_tracks():
+                track.settle(state.clock())
         return state.shard.snapshot()
 
 

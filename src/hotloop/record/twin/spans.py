@@ -6,7 +6,6 @@ marked busy while it is changed: a span opened by such a handler in that moment 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -15,19 +14,11 @@ from types import FrameType
 from typing import Any
 
 from ...model import shard as m
+from ...model.histogram import bucket_of
 from ...model.phase import LOG
 from ...store import schema as s
-from .tree import (
-    BUSY,
-    NEVER,
-    Frame,
-    Node,
-    Track,
-    find_child,
-    place_label,
-    state,
-    touch,
-)
+from ..memory import resident_bytes
+from .tree import BUSY, NEVER, Frame, Node, Track, find_child, place_label, state, touch
 
 # Native formats: each field is one 8-byte store. The whole is zeroed first, so nothing that publishes may be among them.
 JOURNAL = Struct("@" + s.format_of(s.RECORDS["Journal"])).pack_into
@@ -35,12 +26,11 @@ EVENT = Struct("@QQQQ").pack_into
 LOCAL = state.local
 ENTERED = (1 << s.STATE_ENTERED_SHIFT) + 2
 UINT32_MAX = (1 << 32) - 1
-RING_HEAD, TRACK_FRAMES = s.H_RING_HEAD, s.TRACK_FRAMES
 GENERATOR_FLAGS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
 
 
 def put_event(track: Track, node: Node, start: int, duration: int, flags: int) -> None:
-    where, when = node.where, state.iteration | flags << 32
+    event = (start, duration, node.path | track.id << 32, state.iteration | flags << 32)
     if state.log_left:
         with state.lock:
             block = state.log
@@ -51,25 +41,15 @@ def put_event(track: Track, node: Node, start: int, duration: int, flags: int) -
             if block is not None and state.log_left:
                 state.log_left -= 1
                 state.log_room -= 1
-                EVENT(block.buffer, (s.HEAD_WORDS + block.used * s.EVENT_WORDS) * 8, start, duration, where, when)
+                EVENT(block.buffer, (s.HEAD_WORDS + block.used * s.EVENT_WORDS) * 8, *event)
                 block.publish(1)
                 return
             state.log_left = state.log_room = 0
-    ring = state.ring
-    if ring is not None:
-        state.plain_ring = True
+    if state.ring is not None:
         head = state.ring_head
         state.ring_head = head + 1
-        EVENT(ring.buffer, 64 + (head & state.ring_mask) * 32, start, duration, where, when)
-        state.head[RING_HEAD] = head + 1
-
-
-def resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+        EVENT(state.ring.buffer, (s.HEAD_WORDS + (head & state.ring_mask) * s.EVENT_WORDS) * 8, *event)
+        state.head[s.H_RING_HEAD] = head + 1
 
 
 def measure_enter(track: Track, frame: Frame) -> None:
@@ -78,34 +58,28 @@ def measure_enter(track: Track, frame: Frame) -> None:
     if frame.node.long:
         frame.rss = resident_bytes()
         frame.cpu_ns = time.thread_time_ns()
-        frame.measured = frame.odd = True
+        frame.measured = True
         track.charge_reading()
 
 
-def read_at_exit(track: Track, frame: Frame, at: int) -> int:
-    """The readings at the end of a span, while it is still the innermost; answers when they were done."""
-    frame.cpu_ns = time.thread_time_ns() - frame.cpu_ns
-    frame.rss_end = resident_bytes()
+def measure_exit(track: Track, frame: Frame, at: int) -> int:
+    """The readings at the end of a span; answers when they were done."""
+    node = frame.node
+    node.add(s.N_CPU_NS, time.thread_time_ns() - frame.cpu_ns)
+    rss = resident_bytes()
     track.settle(at)
-    frame.own += track.charge_reading()  # it is off the stack already
+    track.charge_reading()
+    node.add(s.N_CPU_WALL_NS, track.last - frame.start - frame.own)
+    if not node[s.N_MEM_CALLS] & UINT32_MAX:  # where true peaks are asked for, end points add nothing
+        note_rise(node, max(0, rss - frame.rss))
+        node.add(s.N_MEM_CALLS, 1 << 32)
+    node[s.N_MEM_RSS_MAX] = max(node[s.N_MEM_RSS_MAX], rss)
     return track.last
 
 
-def measure_exit(frame: Frame, duration: int) -> None:
-    node = frame.node
-    if not frame.measured:
-        return
-    node.set_long(frame.zone, duration >= state.long_ns // 8)
-    words, at = node.words, node.at
-    words[at + s.N_CPU_NS] += frame.cpu_ns
-    words[at + s.N_CPU_WALL_NS] += duration
-    rss = frame.rss_end
-    if not words[at + s.N_MEM_CALLS] & UINT32_MAX:
-        rise = max(0, rss - frame.rss)
-        words[at + s.N_MEM_RISE_MAX] = max(words[at + s.N_MEM_RISE_MAX], rise)
-        words[at + s.N_MEM_RISE_SUM] += rise
-        words[at + s.N_MEM_CALLS] += 1 << 32
-    words[at + s.N_MEM_RSS_MAX] = max(words[at + s.N_MEM_RSS_MAX], rss)
+def note_rise(node: Node, rise: int) -> None:
+    node[s.N_MEM_RISE_MAX] = max(node[s.N_MEM_RISE_MAX], rise)
+    node.add(s.N_MEM_RISE_SUM, rise)
 
 
 def current_track() -> Track | None:
@@ -114,115 +88,88 @@ def current_track() -> Track | None:
     return track if track is not None and track.gen == state.gen_on else None
 
 
+def awake(drops: bool = True) -> Track | None:
+    """As current_track(), but the recording may begin here. None: do not record, which drops a span in a signal handler."""
+    track: Track | None = LOCAL.track
+    if track is None or track.gen not in (BUSY, state.gen_on):
+        from .session import wake
+
+        return wake()
+    if track.gen == BUSY:
+        if drops:
+            state.lose("dropped_reentrant")
+        return None
+    return track
+
+
 def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
-    depth = track.depth
-    if depth == len(track.frames):
-        track.frames.append(Frame(track.frames_at + 2 * depth))
-        track.set_room()
-    frame = track.frames[depth]
-    frame.node = node
-    frame.below = below = track.top
-    frame.zone = zone
-    frame.start = at
+    frame = Frame(zone, node, track.top, at)
+    for other in track.frames:
+        if other.node.label is node.label:
+            frame.reentry = True
     if node.work != state.work:
-        node.work, node.self_at_work, node.count_at_work = state.work, node.self_ns, node.count
-    label = node.label
-    if node.parent is not below or track.misplaced:
-        frame.misplaced = depth > 0 and node.parent is not below
-        track.set_misplaced(frame.misplaced)
-        frame.reentry = any(other.node.label is label for other in track.frames[:depth])
-        frame.odd = frame.misplaced or frame.reentry
-    if depth < TRACK_FRAMES:
-        frame.write(track.words)
-    else:
+        node.note_work()
+    if len(track.frames) >= s.TRACK_FRAMES:
         state.lose("deep")
+    track.put(frame)
     if not frame.reentry:
-        label.opened(at)
-    track.top = node
-    track.depth = depth + 1
-    track.words[track.state_at] = track.state = track.state + ENTERED
+        node.label.opened(at)
+    track.state += ENTERED
+    track.words[track.at + s.T_STATE] = track.state
     return frame
 
 
 def close_top(track: Track, at: int) -> None:
-    track.depth = depth = track.depth - 1
-    frame = track.frames[depth]
-    node = frame.node
-    words, doubles, ints, count_at, self_at, total_at, squares_at, bucket, label, ident = node.hot
-    track_words, track_buffer, journal_at, state_at = track.hot
-    start = frame.start
-    duration = at - start
-    total = node.total
-    if frame.odd:
-        if frame.measured:
-            at = read_at_exit(track, frame, at)
-        duration = at - start - frame.own
-        measure_exit(frame, duration)
-    if not frame.reentry:
-        total += duration
-        label.open = others = label.open - 1
-        if not others and at > label.union_start:
-            label.union_ns += at - label.union_start
-    words[self_at] = node.self_ns = node.self_ns + (at - track.last)
-    track.last = at
-    if duration >= 16:
-        bits = duration.bit_length()
-        index = bits * 4 - 20 + (duration >> (bits - 3) & 3)
-        bucket += index if index < 160 else 159
+    frame = track.frames[-1]
+    node, label = frame.node, frame.node.label
+    if frame.measured:
+        at = measure_exit(track, frame, at)
+    track.settle(at)
+    duration = at - frame.start - frame.own
+    if duration >= state.long_ns:
+        node.long = True
+    elif frame.measured and duration < state.long_ns // 8:
+        node.long = False
+    words, doubles, ints, first = node.words, node.block.doubles, node.block.ints, node.at
+    bucket = (first + s.N_HIST) * 2 + bucket_of(duration)
+    if ints[bucket] == UINT32_MAX:
+        halve_histogram(node)
     hist = ints[bucket] + 1
-    node.count = count = node.count + 1
-    node.total = total
-    node.squares = squares = node.squares + duration * duration
-    value = track.state
-    JOURNAL(track_buffer, journal_at, ident, duration, count, total, squares, hist, label.union_ns)
-    track_words[state_at] = value | 1
-    words[count_at] = count
-    words[total_at] = total
-    doubles[squares_at] = squares
-    if duration < node.least:
-        words[total_at + 1] = node.least = duration
-    if duration > node.most:
-        words[total_at + 2] = node.most = duration
-        if duration >= state.long_ns:
-            node.set_long(frame.zone, True)
-    try:
-        ints[bucket] = hist
-    except ValueError:
-        ints[bucket] = halve_histogram(node, bucket)
-    label.words[label.union_at] = label.union_ns
-    track_words[state_at] = track.state = value - 2
+    count = words[first + s.N_COUNT] + 1
+    total = words[first + s.N_TOTAL_NS] + (0 if frame.reentry else duration)
+    squares = doubles[first + s.N_SUMSQ] + duration * duration
+    if not frame.reentry:
+        label.closed(at)
+    journal, state_at = (track.at + s.T_JOURNAL) * 8, track.at + s.T_STATE
+    JOURNAL(track.block.buffer, journal, node.id, duration, count, total, squares, hist, label.union_ns)
+    # From here no function is called, so that no signal handler can raise before it is done.
+    track.words[state_at] = track.state | 1
+    words[first + s.N_COUNT] = count
+    words[first + s.N_TOTAL_NS] = total
+    doubles[first + s.N_SUMSQ] = squares
+    if duration < words[first + s.N_MIN_NS]:
+        words[first + s.N_MIN_NS] = duration
+    if duration > words[first + s.N_MAX_NS]:
+        words[first + s.N_MAX_NS] = duration
+    ints[bucket] = hist
+    label.words[label.at + s.L_UNION_NS] = label.union_ns
+    track.state -= 2
+    track.words[state_at] = track.state
+    del track.frames[-1]
     track.top = frame.below
-    if node.marked_in != state.mark:
-        touch(node)
-    if frame.odd:
-        close_odd(track, frame, at)
-    elif state.plain_ring:  # put_event(), written out for the plain case
-        head = state.ring_head
-        state.ring_head = head + 1
-        EVENT(state.ring_buffer, 64 + (head & state.ring_mask) * 32, start, duration, node.where, state.iteration)
-        state.head[RING_HEAD] = head + 1
-    else:
-        put_event(track, node, start, duration, 0)
-
-
-def close_odd(track: Track, frame: Frame, at: int) -> None:
-    """The rest of leaving a span that was resumed, measured or recursive; the frame is plain again."""
+    # Until here.
+    touch(node)
     if frame.resumed:
-        put_event(track, frame.node, frame.resumed, at - frame.resumed, s.EVENT_SEGMENT)
+        put_event(track, node, frame.resumed, at - frame.resumed, s.EVENT_SEGMENT)
     else:
-        put_event(track, frame.node, frame.start, at - frame.start, 0)
-    track.set_misplaced(-frame.misplaced)
-    frame.own = 0
-    frame.odd = frame.measured = frame.reentry = frame.misplaced = False
-    frame.resumed = 0
+        put_event(track, node, frame.start, at - frame.start, 0)
 
 
-def halve_histogram(node: Node, bucket: int) -> int:
-    ints, first = node.hot[2], (node.at + s.N_HIST) * 2
+def halve_histogram(node: Node) -> None:
+    first = (node.at + s.N_HIST) * 2
     for i in range(first, first + s.HIST_BUCKETS):
-        ints[i] >>= 1
-    node.words[node.at + s.N_HIST_SHIFT] += 1
-    return int(ints[bucket]) + 1
+        node.block.ints[i] >>= 1
+    node.add(s.N_HIST_SHIFT, 1)
 
 
 def tell_edge(track: Track, entered: int) -> None:
@@ -245,8 +192,8 @@ def tell_edge(track: Track, entered: int) -> None:
 
 def exit_odd(track: Track, zone: Zone) -> None:
     """The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter."""
-    if any(frame.zone is zone for frame in track.frames[: track.depth]):
-        while track.frames[track.depth - 1].zone is not zone:
+    if any(frame.zone is zone for frame in track.frames):
+        while track.frames[-1].zone is not zone:
             close_top(track, state.clock())
             state.lose("unbalanced")
             track.inherited += 1
@@ -277,50 +224,25 @@ class Zone:
         return state.decorate(self, function) if state.decorate else wrap(self, function)
 
     def __enter__(self) -> Zone:
-        track: Track | None = LOCAL.track
-        if track is None or track.gen != state.gen_on:
-            track = wake_for_span(track)
-            if track is None:
-                return self
+        track = awake()
+        if track is None:
+            return self
         gen = track.gen
         track.gen = BUSY
         try:
-            top = track.top
-            depth = track.depth
-            plain = depth < track.room
-            try:
-                node = top.children[self]
-            except KeyError:
-                plain = False
+            node = track.top.children.get(self.label)
+            if node is None:
                 with state.lock:
                     if gen != state.gen_on:  # another thread began another recording meanwhile: `top` is none of its nodes
                         track.inherited += 1
                         return self
-                    node = find_child(track, top, self)
+                    node = find_child(track, track.top, self)
                 self._look_at_caller()
             at = state.clock()
-            top.words[top.self_at] = top.self_ns = top.self_ns + (at - track.last)
-            track.last = at
-            if not plain:
-                measure_enter(track, push(track, self, node, at))
-            else:  # push(), written out for the plain case
-                frame = track.frames[depth]
-                frame.node = node
-                frame.below = top
-                frame.zone = self
-                frame.start = at
-                if node.work != state.work:
-                    node.work, node.self_at_work, node.count_at_work = state.work, node.self_ns, node.count
-                words = track.words
-                words[frame.node_at] = node.id
-                words[frame.start_at] = at
-                label = node.label
-                label.open = count = label.open + 1
-                if count == 1:
-                    label.words[label.start_at] = label.union_start = at
-                track.top = node
-                track.depth = depth + 1
-                words[track.state_at] = track.state = track.state + ENTERED
+            track.settle(at)
+            frame = push(track, self, node, at)
+            if node.long or node.label.kind == m.OVERFLOW:
+                measure_enter(track, frame)
         except Exception:  # another thread stopped the recording under our feet
             state.lose("internal")
         finally:
@@ -330,16 +252,15 @@ class Zone:
         return self
 
     def __exit__(self, _type: object = None, _value: object = None, _traceback: object = None) -> None:
-        track: Track | None = LOCAL.track
-        if track is None or track.gen != state.gen_on:
-            exit_off(track)
+        track = current_track()
+        if track is None:
+            exit_off(LOCAL.track)
             return
         gen = track.gen
         track.gen = BUSY
         try:
             at = state.clock()
-            depth = track.depth
-            if depth and track.frames[depth - 1].zone is self:
+            if track.frames and track.frames[-1].zone is self:
                 close_top(track, at)
             else:
                 exit_odd(track, self)
@@ -365,9 +286,8 @@ class Zone:
             data = site.encode("utf-8", "surrogatepass")
             with state.lock:
                 offset = state.shard.string(data)
-                self.label.word(s.L_SITE, offset)
-                self.label.word(s.L_SITE_BYTES, len(data) if offset else 0)
-                self.label.words[self.label.union_at - s.L_UNION_NS + s.L_FLAGS] |= s.FLAG_HELD_ACROSS_YIELD
+                self.label[s.L_SITE], self.label[s.L_SITE_BYTES] = offset, len(data) if offset else 0
+                self.label[s.L_FLAGS] |= s.FLAG_HELD_ACROSS_YIELD
 
 
 HOOKS_MODULE = f"{__package__}.hooks"
@@ -380,23 +300,12 @@ def outside(frame: FrameType) -> FrameType:
     return frame
 
 
-def wake_for_span(track: Track | None) -> Track | None:
-    if track is not None and track.gen == BUSY:
-        state.lose("dropped_reentrant")
-        return None
-    if not state.want:
-        return None
-    from .session import wake
-
-    return wake()
-
-
 def exit_off(track: Track | None) -> None:
     """An exit while nothing is recorded on this thread: nothing is made for it, only counted."""
     if not state.gen_on or (track is not None and track.gen == BUSY):
         return
-    if track is not None and track.depth:
-        track.depth -= 1
+    if track is not None and track.frames:
+        track.frames.pop()
         state.lose("inherited")
     elif track is not None and track.inherited:
         track.inherited -= 1
@@ -405,14 +314,10 @@ def exit_off(track: Track | None) -> None:
         state.lose("stray_exit")
 
 
-ZONES = state.zones  # never replaced
-
-
 def profile(name: Any, track_memory: bool = False) -> Any:
     """A named region, as a context manager or a decorator."""
-    try:
-        zone = ZONES[name]
-    except (KeyError, TypeError):
+    zone = state.zones.get(name) if type(name) is str else None
+    if zone is None:
         zone = zone_of(name)
     if track_memory and state.memory_span is not None:
         if zone.site is None:  # it will be opened by a frame of ours

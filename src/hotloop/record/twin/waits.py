@@ -36,8 +36,7 @@ TARGETS = (
 # Text written to files and terminals goes through a type that Python cannot change.
 UNREACHABLE_WRITES = ("_io.TextIOWrapper.write", "_io.TextIOWrapper.flush")
 
-_undo: list[tuple[Any, str, Any, bool]] = []
-_undo_writes: list[tuple[Any, str, Any, bool]] = []
+_undo: dict[str, list[tuple[Any, str, Any, bool]]] = {"waits": [], "writes": []}
 
 
 def _stand_in(original: Any, zone: Zone) -> Any:
@@ -51,35 +50,37 @@ def _stand_in(original: Any, zone: Zone) -> Any:
     return waiting
 
 
+def _exchange(which: str, owner: Any, attribute: str, zone: str) -> None:
+    original = getattr(owner, attribute)
+    _undo[which].append((owner, attribute, original, attribute in vars(owner)))
+    setattr(owner, attribute, _stand_in(original, state.reserved[zone]))
+
+
 def hook_waits() -> list[str]:
     """Hook what can be hooked; answers the names, those out of reach with a `!` in front."""
-    if _undo:
+    if _undo["waits"]:
         return []
     done = []
     for module, owner_name, attribute, kind in TARGETS:
         owner: Any = importlib.import_module(module)
         if owner_name:
             owner = getattr(owner, owner_name, None)
-        original = getattr(owner, attribute, None)
-        if owner is None or original is None:
-            continue
-        _undo.append((owner, attribute, original, attribute in vars(owner)))
-        setattr(owner, attribute, _stand_in(original, state.reserved[f"(waiting: {kind})"]))
-        done.append(".".join(filter(None, (module, owner_name, attribute))))
+        if hasattr(owner, attribute):
+            _exchange("waits", owner, attribute, f"(waiting: {kind})")
+            done.append(".".join(filter(None, (module, owner_name, attribute))))
     return [*done, "!_thread.lock.acquire"]
 
 
 def hook_writes() -> list[str]:
     """As hook_waits, for what a script writes: only what goes to the disk at once can be reached."""
-    if _undo_writes:
+    if _undo["writes"]:
         return []
-    _undo_writes.append((os, "fsync", os.fsync, True))
-    os.fsync = _stand_in(os.fsync, state.reserved[WRITE])
+    _exchange("writes", os, "fsync", WRITE)
     return [*(f"!{name}" for name in UNREACHABLE_WRITES), "os.fsync"]
 
 
 def unhook_waits() -> None:
-    for undo in (_undo, _undo_writes):
+    for undo in _undo.values():
         while undo:
             owner, attribute, original, own = undo.pop()
             if own:
