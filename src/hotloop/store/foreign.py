@@ -108,9 +108,9 @@ def _list(source: str, summary: dict[str, Any], operations: dict[str, Any]) -> L
 def _findings_of(summary: dict[str, Any]) -> Iterator[str]:
     said = summary.get("findings")
     for row in said[:MAX_FINDINGS] if isinstance(said, list) else ():
-        texts = [row.get(key) for key in ("cause", "title", "action")] if isinstance(row, dict) else [None]
-        if all(isinstance(text, str) for text in texts):
-            cause, title, action = (text[:300] for text in texts)
+        texts = [row.get(key) for key in ("cause", "title", "action")] if isinstance(row, dict) else []
+        if texts and all(isinstance(text, str) for text in texts):
+            cause, title, action = (str(text)[:300] for text in texts)
             yield f"{cause}: {title}; {action}"
 
 
