@@ -1,4 +1,4 @@
-"""What MkDocs cannot know by itself: pages that live beside the code, and the list of causes. `mkdocs build --strict`
+"""What MkDocs cannot know by itself: pages that live beside the code, lists of verbs and causes. `mkdocs build --strict`
 
 The READMEs of the examples and benchmarks become pages of the site; links between them and docs/ are put right for it, and stay
 as they are in the repository, where they work too.
@@ -12,6 +12,8 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from hotloop.cli.main import CONTENTS
+
 ROOT = Path(__file__).parents[1]
 README = re.compile(r"\]\(\.\./(examples/\w+|benchmarks)/(?:README\.md)?(?=[)#])")
 
@@ -19,6 +21,8 @@ README = re.compile(r"\]\(\.\./(examples/\w+|benchmarks)/(?:README\.md)?(?=[)#])
 def on_config(config: Any) -> Any:
     causes = sorted(f"causes/{path.name}" for path in (ROOT / "docs/causes").glob("*.md"))
     for entry in config.nav:
+        for purpose in set(entry) & set(CONTENTS):
+            entry[purpose] = [*({command.name: f"{command.name}.md"} for command, _ in CONTENTS[purpose]), *entry[purpose]]
         if "Causes" in entry:
             entry["Causes"] = [{"all of them": "causes/README.md"}, *(page for page in causes if "README" not in page)]
     return config
