@@ -31,11 +31,27 @@ def test_no_dangerous_reading_anywhere():
         assert found is None, f"{path}: {found}"
 
 
-def test_the_pages_of_the_causes_are_those_of_the_code():
-    """After a change: python docs/make_causes.py"""
+def test_every_cause_has_a_page_that_says_what_to_do_and_how_it_is_recognised():
+    """The site makes them; nothing of them is kept that could differ from the code."""
     import runpy
     from pathlib import Path
 
+    from hotloop.analyse.findings.engine import causes
+
+    pages = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs/make_causes.py"))["pages"]()
+    assert list(pages) == list(causes())
+    for name, text in pages.items():
+        assert text.startswith(f"# {name}\n\n")
+        said = " ".join(text.split())
+        assert " What to do: " in said and "ecognised by: " in said and " Action in the finding: " in said, name
+
+
+def test_links_to_files_beside_the_pages_lead_somewhere():
+    """In the repository; those of the site are checked by `mkdocs build --strict`."""
+    import re
+    from pathlib import Path
+
     folder = Path(__file__).resolve().parents[2] / "docs"
-    pages = runpy.run_path(str(folder / "make_causes.py"))["pages"]()
-    assert {path.name: path.read_text() for path in (folder / "causes").iterdir()} == pages
+    links = [(page, link) for page in folder.rglob("*.md") for link in re.findall(r"\]\(([^)#]+)", page.read_text("utf-8"))]
+    gone = [(page.name, link) for page, link in links if "://" not in link and not page.parent.joinpath(link).exists()]
+    assert not gone
