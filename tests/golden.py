@@ -33,7 +33,7 @@ from typing import Any
 
 import hotloop
 from hotloop.analyse.diagnosis import diagnose
-from hotloop.analyse.findings.engine import ORDER
+from hotloop.analyse.findings.engine import causes
 from hotloop.model.finding import Finding
 from hotloop.store import schema as s
 from hotloop.store.blocks import U32, Blocks, BlockView
@@ -44,7 +44,7 @@ GOLDEN = HERE / "data" / "golden"
 PROGRAMS = GOLDEN / "programs"
 MATRIX = GOLDEN / "matrix.json"
 MADE_UP = "made_up_device.py"
-CAUSES = tuple(name.replace("_", "-") for name in ORDER)
+CAUSES = tuple(causes())
 VARIANTS = ("slow", "fixed")
 MOST_BYTES = 200_000  # of one session, packed
 # Of causes with several cases, the one that is recorded.

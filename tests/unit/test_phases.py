@@ -94,3 +94,4 @@ def test_every_cause_has_a_page_and_an_action():
         assert "What to do:" in text, name
         assert module.ACTION, name
         assert callable(module.find), name
+    assert len({module.TURN for module in causes().values()}) == len(causes())

@@ -1,6 +1,6 @@
 """The engine: every rule looks, the most specific claims first, and what remains is told in the order of its gain.
 
-What lives here: the list of causes in the order of their claims, and the merging. One story: time that a specific cause
+What lives here: the causes in the order of their claims, and the merging. One story: time that a specific cause
 explains (an env step that is slow because it draws) is taken from the general ones, which then have less to say or nothing.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -17,29 +18,21 @@ from typing import TYPE_CHECKING
 from ...errors import UsageError
 from ...model.finding import Finding
 from ...model.session import SessionData
+from . import causes as folder
 from .evidence import Evidence
 from .rule import Candidate, predict
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
 
-# Most specific first: this is the order in which they claim time.
-ORDER = (
-    "worker_respawn", "eval_heavy", "env_straggler", "vec_env_overhead", "env_io_wait", "render_in_loop", "gc_pressure",
-    "graph_growth", "slow_wrapper", "cost_growth", "env_reset_hot", "logging_heavy", "checkpoint_heavy", "per_item_transfer",
-    "blocking_transfer", "sync_in_loop", "prioritized_sum", "tensor_from_list", "target_copy", "python_gae",
-    "replay_sample_slow", "env_step_hot", "anomaly_mode", "thread_oversubscription", "dtype_double", "grad_in_rollout",
-    "tiny_batch", "update_ratio_high", "framework_overhead", "gpu_idle", "gil_contention", "memory_growth", "work_mismatch",
-    "warm_up", "unattributed",
-)  # fmt: skip
-
 # Without phases all is known from samples. Of this many, a place with a tenth of the time is seen 3 ± 1.7 times.
 LEAST_SAMPLES = 30
 
 
 def causes() -> dict[str, ModuleType]:
-    """Every cause we can name, by id."""
-    return {name.replace("_", "-"): importlib.import_module(f"{__package__}.causes.{name}") for name in ORDER}
+    """Every cause we can name, by id, in the order of their turns to claim time: the most specific first."""
+    modules = [importlib.import_module(f"{folder.__name__}.{x.name}") for x in pkgutil.iter_modules(folder.__path__)]
+    return {x.__name__.rpartition(".")[2].replace("_", "-"): x for x in sorted(modules, key=lambda x: x.TURN)}
 
 
 def title(module: ModuleType) -> str:

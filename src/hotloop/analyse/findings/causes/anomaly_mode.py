@@ -15,6 +15,7 @@ from ....model.shard import Place
 from ..evidence import Evidence
 from ..rule import Candidate, claim
 
+TURN = 230
 ACTION = "remove set_detect_anomaly(True); use it only to hunt a NaN"
 TITLE = "autograd's anomaly detection is on; learning is {share} of the loop"
 _CALL = re.compile(r"detect_anomaly\(")

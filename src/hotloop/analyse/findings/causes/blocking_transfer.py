@@ -21,6 +21,7 @@ from ..rule import Candidate, percent
 from .sync_in_loop import MOST_BYTES as SMALL_BYTES
 from .sync_in_loop import said, slices_at
 
+TURN = 150
 ACTION = "keep the data on the GPU, or copy whole batches to it from pinned memory with non_blocking=True"
 LEAST_SHARE = 0.06
 

@@ -24,6 +24,7 @@ from ..evidence import ENV_METHODS, Evidence, Slice
 from ..growth import MUCH_MB, Growing, growing_labels, memory_growth
 from ..rule import Candidate, function_name
 
+TURN = 100
 ACTION = "append instead of rewriting, use a dict or set instead of searching a list, keep only the last N"
 LEAST_SHARE, LEAST_FACTOR = 0.12, 1.6
 LEAST_LINE = 0.4  # of the time, in the one line that handles all there is

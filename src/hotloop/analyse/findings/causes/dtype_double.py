@@ -11,6 +11,7 @@ from __future__ import annotations
 from ..evidence import Evidence
 from ..rule import Candidate, claim
 
+TURN = 250
 ACTION = "use float32: .astype(np.float32) for observations, model.float()"
 TITLE = "the networks compute in float64; tensor work is {share} of the loop"
 

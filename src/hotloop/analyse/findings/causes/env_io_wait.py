@@ -18,6 +18,7 @@ from ....model.shard import WAIT
 from ..evidence import ENV_METHODS, Evidence, Slice
 from ..rule import Candidate, function_name, percent, total
 
+TURN = 50
 ACTION = "do not wait while training, or let the environments wait at the same time (threads, asyncio, a vector environment)"
 LEAST_SHARE = 0.12
 _WAITS = ("(waiting: sleep)", "(waiting: socket)", "(waiting: select)")

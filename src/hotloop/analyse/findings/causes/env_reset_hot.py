@@ -11,6 +11,7 @@ from __future__ import annotations
 from ..evidence import ENV_METHODS, Evidence
 from ..rule import Candidate, claim, join, per_call
 
+TURN = 110
 ACTION = "build the world once and restore it, or prepare starting states in advance"
 TITLE = "{share} of the training loop is spent resetting environments, in {function}"
 LEAST_SHARE = 0.12

@@ -16,6 +16,7 @@ from ....model.shard import USER
 from ..evidence import ENV_METHODS, Evidence
 from ..rule import Candidate, claim, per_call, percent, total
 
+TURN = 220
 ACTION = "vectorise or compile the hot function, or cache what does not change between steps"
 TITLE = "{share} of the training loop is interpreted code in {function}, called by env.step"
 LEAST_SHARE = 0.22

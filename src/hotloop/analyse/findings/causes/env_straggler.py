@@ -15,6 +15,7 @@ from ...environments import LEAST_RATIO, Environment
 from ..evidence import ENV_METHODS, Evidence, Slice
 from ..rule import Candidate, percent, predict
 
+TURN = 30
 ACTION = "make the slow environment cheaper, group environments of similar cost, or step without lockstep"
 LEAST_SHARE = 0.10
 

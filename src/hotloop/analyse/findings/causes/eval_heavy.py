@@ -14,6 +14,7 @@ from ....model.phase import EVAL
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim
 
+TURN = 20
 ACTION = "evaluate less often, over fewer episodes, or in another process"
 TITLE = "{share} of the training loop is evaluation, in {function}"
 LEAST_SHARE, MOST_SHARE = 0.15, 0.97

@@ -13,6 +13,7 @@ from ...owners import FRAMEWORK, owner_of
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, percent
 
+TURN = 290
 ACTION = "let each call do more: more environments, larger batches, fewer callbacks"
 LEAST_SHARE, LEAST_SHARE_SINGLE = 0.35, 0.28  # the second where one environment is stepped at a time
 

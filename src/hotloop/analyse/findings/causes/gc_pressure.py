@@ -12,6 +12,7 @@ from ....model.shard import GC_PAUSE
 from ..evidence import Evidence
 from ..rule import Candidate, claim
 
+TURN = 70
 ACTION = "no gc.collect() in the loop, arrays instead of many small objects, gc.freeze() after start-up, or a higher threshold"
 TITLE = "{share} of the training loop is garbage collection, most of it while in {function}"
 LEAST_SHARE = 0.08

@@ -14,6 +14,7 @@ from __future__ import annotations
 from ..evidence import Evidence
 from ..rule import Candidate, percent, predict
 
+TURN = 300
 ACTION = "step more environments at once, or in workers while the GPU learns; for a small network try the CPU"
 LEAST_SHARE = 0.4
 

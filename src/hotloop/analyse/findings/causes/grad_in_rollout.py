@@ -15,6 +15,7 @@ from ....model.phase import COLLECT
 from ..evidence import Evidence
 from ..rule import Candidate, claim
 
+TURN = 260
 ACTION = "act under torch.no_grad(), unless the loss is computed from these very outputs"
 TITLE = "the policy records gradients while collecting; its calls are {share} of the loop, in {function}"
 LEAST_SHARE = 0.08

@@ -12,6 +12,7 @@ from ..evidence import Evidence
 from ..growth import growing_labels, memory_growth
 from ..rule import Candidate, function_name, percent
 
+TURN = 80
 ACTION = "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
 
 

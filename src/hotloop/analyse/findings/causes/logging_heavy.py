@@ -14,6 +14,7 @@ from ....model.phase import COLLECT, EVAL, LOG
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, join, percent, total
 
+TURN = 120
 ACTION = "write less often, several numbers at once, and do not flush every time"
 TITLE = "{share} of the training loop writes logs, in {function}"
 LEAST_SHARE = 0.10

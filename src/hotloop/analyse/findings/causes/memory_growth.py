@@ -15,6 +15,7 @@ from ..evidence import Evidence
 from ..growth import MUCH_MB, memory_growth, memory_mb
 from ..rule import Candidate
 
+TURN = 320
 ACTION = "find what is never thrown away (observations, tensors with graphs, caches) and keep only the last N"
 _KEEPS = re.compile(r"\.(append|extend|add|insert|setdefault|push|store|write)\(")
 

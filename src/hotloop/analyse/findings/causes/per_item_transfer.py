@@ -19,6 +19,7 @@ from ....model.shard import Place
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim
 
+TURN = 140
 ACTION = "convert the whole batch once (.cpu().numpy()) and compute on the array"
 TITLE = "{share} of the training loop takes tensors apart one element at a time, in {function}"
 LEAST_SHARE = 0.12

@@ -15,6 +15,7 @@ import re
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, per_call
 
+TURN = 170
 ACTION = "keep priorities in a sum tree: drawing and updating then cost log N instead of N"
 TITLE = "{share} of the training loop sums and searches priorities over the whole buffer, in {function}"
 LEAST_SHARE = 0.12

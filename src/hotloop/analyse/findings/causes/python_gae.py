@@ -17,6 +17,7 @@ import re
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim
 
+TURN = 200
 ACTION = "loop over time only, with all environments in one array; for one environment scipy.signal.lfilter per episode"
 TITLE = "{share} of the training loop computes advantages one number at a time, in {function}"
 LEAST_SHARE = 0.10

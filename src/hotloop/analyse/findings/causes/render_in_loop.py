@@ -15,6 +15,7 @@ from ....model.phase import COLLECT, EVAL
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim
 
+TURN = 60
 ACTION = "draw only every Nth episode or for watching, and at the size that is needed"
 TITLE = "{share} of the training loop is drawing images, in {function}"
 LEAST_SHARE = 0.10

@@ -16,6 +16,7 @@ import re
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, per_call
 
+TURN = 210
 ACTION = "keep transitions in preallocated arrays and take a batch with one index array"
 TITLE = "{share} of the training loop puts batches together, in {function}"
 LEAST_SHARE = 0.15

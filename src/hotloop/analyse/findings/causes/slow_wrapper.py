@@ -17,6 +17,7 @@ from ....model.shard import WAIT
 from ..evidence import ENV_METHODS, Evidence, Slice
 from ..rule import Candidate, function_name, percent, total
 
+TURN = 90
 ACTION = "make the wrapper cheaper, or put it around the vector environment, where it works on whole batches"
 LEAST_SHARE = 0.12
 

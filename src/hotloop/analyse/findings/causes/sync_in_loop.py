@@ -18,6 +18,7 @@ from ....model.shard import Place
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, percent
 
+TURN = 160
 ACTION = "keep results on the GPU and read them once per iteration, not at every update or step"
 LEAST_SHARE, LEAST_CALLS = 0.06, 50
 MOST_BYTES = 16384  # a call that copies more than this is a transfer

@@ -14,6 +14,7 @@ from __future__ import annotations
 from ..evidence import Evidence
 from ..rule import Candidate, claim
 
+TURN = 190
 ACTION = "copy less often, or update the target's weights in place (lerp_)"
 TITLE = "{share} of the training loop makes deep copies or copies of whole networks, in {function}"
 LEAST_SHARE = 0.08

@@ -16,6 +16,7 @@ from ....model.shard import WAIT
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, join, percent
 
+TURN = 180
 ACTION = "make one NumPy array first (torch.from_numpy(np.stack(...))), or fill a preallocated one"
 TITLE = "{share} of the training loop builds tensors out of Python lists, in {function}"
 LEAST_SHARE = 0.10

@@ -11,6 +11,7 @@ from __future__ import annotations
 from ..evidence import Evidence
 from ..rule import Candidate, percent, predict
 
+TURN = 240
 ACTION = "call torch.set_num_threads(1) in every process (or set OMP_NUM_THREADS=1), and measure again"
 
 

@@ -12,6 +12,7 @@ from ....model.phase import LEARN
 from ..evidence import Evidence
 from ..rule import Candidate, claim
 
+TURN = 270
 ACTION = "use larger minibatches and fewer updates (and check that the return does not suffer)"
 MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
 

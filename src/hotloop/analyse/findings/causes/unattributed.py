@@ -11,6 +11,7 @@ from ....model.finding import Gain
 from ..evidence import Evidence
 from ..rule import Candidate, percent
 
+TURN = 350
 ACTION = "put `with profile(...)` around the lines shown, to name them"
 LEAST_SHARE = 0.05
 

@@ -11,6 +11,7 @@ from ....model.phase import LEARN
 from ..evidence import Evidence
 from ..rule import Candidate, claim
 
+TURN = 280
 ACTION = "update less often per env step (and check that the return does not suffer)"
 LEAST_RATIO, LEAST_SHARE = 1.5, 0.5
 

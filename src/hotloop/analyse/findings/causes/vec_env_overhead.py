@@ -17,6 +17,7 @@ from ....model.shard import Place
 from ..evidence import ENV_METHODS, Evidence, Slice
 from ..rule import Candidate, percent, speedup
 
+TURN = 40
 ACTION = "step the environments in one process (DummyVecEnv, SyncVectorEnv), or give each worker many of them"
 LEAST_LOST = 0.10
 

@@ -19,6 +19,7 @@ from ....model.shard import Place
 from ..evidence import Evidence
 from ..rule import Candidate, function_name, percent
 
+TURN = 340
 ACTION = "leave the first iterations out when you compare; a long run is not affected"
 LEAST_SHARE = 0.15
 LEAST_COMPILES = 3

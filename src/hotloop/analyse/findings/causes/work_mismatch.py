@@ -16,6 +16,7 @@ from ....model.shard import Place
 from ..evidence import ENV_METHODS, Evidence
 from ..rule import Candidate
 
+TURN = 330
 ACTION = "count env steps as vector steps × environments, everywhere"
 _COUNTS = re.compile(r"(?P<name>\w*(?:step|frame|interaction)s?\w*)\s*\+=\s*1\b")
 

@@ -17,6 +17,7 @@ from ....model.shard import WAIT
 from ..evidence import Evidence
 from ..rule import Candidate, claim, join
 
+TURN = 10
 ACTION = "start workers, pools and environments once, before the loop, and keep them"
 LEAST_SHARE, LEAST_STARTS = 0.10, 4
 _LABELS = ("worker_start", "env_make")
