@@ -7,8 +7,9 @@
 A program is `tests/diagnosis/cases/CAUSE__*.py`, or `tests/data/golden/programs/CAUSE.py` where there is no such case; with
 FIXED=1 it is its fixed twin. `--record` runs it under `hotloop run` as train.py, in a folder of its own, and keeps what the
 rules read: no events, no reports, no paths of this machine. It needs what the cases need (tests/diagnosis/README.md), takes
-10 to 30 s a session, and wants a machine that does nothing else. The causes that need a GPU are recorded with a made-up
-one (programs/made_up_device.py). `--raw DIR` keeps the whole sessions there, and takes those that are there already.
+10 to 30 s a session, and wants a machine that does nothing else. The two sessions of a cause are one archive. The causes that
+need a GPU are recorded with a made-up one (programs/made_up_device.py). `--raw DIR` keeps the whole sessions there, and takes
+those that are there already.
 
 tests/unit/test_golden.py compares the whole matrix. After a change of a rule: `--accept`, and read the diff.
 """
@@ -46,7 +47,7 @@ MATRIX = GOLDEN / "matrix.json"
 MADE_UP = "made_up_device.py"
 CAUSES = tuple(causes())
 VARIANTS = ("slow", "fixed")
-MOST_BYTES = 200_000  # of one session, packed
+MOST_BYTES = 200_000  # of the two sessions of a cause, packed
 # Of causes with several cases, the one that is recorded.
 CHOSEN = {
     "cost-growth": "archive", "env-straggler": "tanks", "eval-heavy": "gridlock", "replay-sample-slow": "window",
@@ -61,14 +62,18 @@ Pack = dict[str, bytes]  # the files of a session
 # ---- what is found ----
 
 
-def pack_path(cause: str, variant: str) -> Path:
-    return GOLDEN / cause / f"{variant}.tar.xz"
+def pack_path(cause: str) -> Path:
+    return GOLDEN / f"{cause}.tar.xz"
 
 
-def open_pack(path: Path) -> Pack:
+def open_packs(path: Path) -> dict[str, Pack]:
+    """The sessions of a cause, by variant."""
+    packs: dict[str, Pack] = {}
     with tarfile.open(path, "r:xz") as archive:
-        members = [member for member in archive.getmembers() if member.isfile()]
-        return {member.name: archive.extractfile(member).read() for member in members}  # type: ignore[union-attr]
+        for member in archive.getmembers():
+            variant, _, name = member.name.partition("/")
+            packs.setdefault(variant, {})[name] = archive.extractfile(member).read()  # type: ignore[union-attr]
+    return packs
 
 
 def unpack(pack: Pack, folder: Path) -> Path:
@@ -250,14 +255,14 @@ def _block(data: bytes, block: BlockView, row_words: int) -> bytes:
     return data[begin : block.offset + used].ljust(whole, b"\0")
 
 
-def write_pack(path: Path, pack: Pack) -> None:
+def write_packs(path: Path, packs: dict[str, Pack]) -> None:
     """The same files make the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    files = {f"{variant}/{name}": data for variant, pack in packs.items() for name, data in pack.items()}
     with tarfile.open(path, "w:xz", preset=6) as archive:
-        for name in sorted(pack):
+        for name in sorted(files):
             member = tarfile.TarInfo(name)
-            member.size = len(pack[name])
-            archive.addfile(member, io.BytesIO(pack[name]))
+            member.size = len(files[name])
+            archive.addfile(member, io.BytesIO(files[name]))
 
 
 def names_of_this_machine(pack: Pack) -> list[str]:
@@ -270,21 +275,25 @@ def same(first: Iterable[Finding], second: Iterable[Finding]) -> bool:
     return [(f.cause, f.function, f.line, f.gain) for f in first] == [(f.cause, f.function, f.line, f.gain) for f in second]
 
 
-def keep(cause: str, variant: str, session: Path) -> dict[str, Any]:
-    """Trim a session and write it; answers its line of the matrix."""
-    pack, path = trim(session), pack_path(cause, variant)
-    findings = find_packed(pack)
-    write_pack(path, pack)
-    row = describe(cause, variant, findings)
-    said = ", ".join(f"{name} {low}–{high}" for name, low, high in row["found"]) or "(nothing)"
-    print(f"{row['session']:<32} {path.stat().st_size / 1000:6.0f} kB  {said}", flush=True)
-    if not same(find(session), findings):
-        print(f"  trimming changes what is found: {[(f.cause, f.function, f.gain.mid) for f in find(session)]}", flush=True)
-    if machine := names_of_this_machine(pack):
-        print(f"  holds names of this machine: {'; '.join(machine)}", flush=True)
-    if path.stat().st_size > MOST_BYTES:
-        print(f"  is larger than {MOST_BYTES / 1000:.0f} kB", flush=True)
-    return row
+def keep(cause: str, raw: Path | None) -> dict[str, dict[str, Any]]:
+    """Record the sessions of a cause, trim and write them; answers their lines of the matrix."""
+    packs, rows = {}, {}
+    for variant in VARIANTS:
+        with tempfile.TemporaryDirectory() as folder:
+            session = record(cause, variant, (raw or Path(folder)) / cause / variant)
+            pack = packs[variant] = trim(session)
+            whole, findings = find(session), find_packed(pack)
+        row = rows[f"{cause}/{variant}"] = describe(cause, variant, findings)
+        said = ", ".join(f"{name} {low}–{high}" for name, low, high in row["found"]) or "(nothing)"
+        print(f"{row['session']:<32} {said}", flush=True)
+        if not same(whole, findings):
+            print(f"  trimming changes what is found: {[(f.cause, f.function, f.gain.mid) for f in whole]}", flush=True)
+        if machine := names_of_this_machine(pack):
+            print(f"  holds names of this machine: {'; '.join(machine)}", flush=True)
+    write_packs(pack_path(cause), packs)
+    if (size := pack_path(cause).stat().st_size) > MOST_BYTES:
+        print(f"  {size / 1000:.0f} kB: larger than {MOST_BYTES / 1000:.0f} kB", flush=True)
+    return rows
 
 
 def main() -> int:
@@ -298,20 +307,17 @@ def main() -> int:
         if cause not in CAUSES:
             parser.error(f"{cause} is no cause; there are: {', '.join(CAUSES)}")
     matrix, changed = read_matrix(), 0
+    why = {name: {"why": row["why"]} for name, row in matrix.items() if "why" in row}
     for cause in asked.cause or CAUSES:
-        for variant in VARIANTS:
-            name = f"{cause}/{variant}"
-            why = {"why": matrix[name]["why"]} if "why" in matrix.get(name, {}) else {}
-            if asked.record:
-                with tempfile.TemporaryDirectory() as folder:
-                    session = record(cause, variant, (asked.raw or Path(folder)) / cause / variant)
-                    matrix[name] = keep(cause, variant, session) | why
-                write_matrix(matrix)
-                continue
-            findings = find_packed(open_pack(pack_path(cause, variant)))
+        if asked.record:
+            matrix |= {name: row | why.get(name, {}) for name, row in keep(cause, asked.raw).items()}
+            write_matrix(matrix)
+            continue
+        for variant, pack in open_packs(pack_path(cause)).items():
+            name, findings = f"{cause}/{variant}", find_packed(pack)
             if name not in matrix or not agrees(matrix[name], findings):
                 print(f"was {json.dumps(matrix.get(name))}\nnow {json.dumps(describe(cause, variant, findings))}")
-                matrix[name] = describe(cause, variant, findings) | why
+                matrix[name] = describe(cause, variant, findings) | why.get(name, {})
                 changed += 1
     if asked.accept:
         write_matrix(matrix)
