@@ -55,7 +55,7 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(m.Readings):
     """One label over the whole session."""
 
     name: str
@@ -72,19 +72,15 @@ class Operation:
     sumsq: float
     histogram: tuple[int, ...]
     tracks: int
-    cpu_ns: int
-    cpu_wall_ns: int
-    rise_max_bytes: int
-    rise_mean_bytes: float
-    rss_max_bytes: int
-    peak_readings: int
-    end_readings: int
-    gpu_peak_bytes: int
     scale: float  # what is left of a recorded duration without our own cost; min and max are scaled already
 
     @property
     def concurrency(self) -> float:
         return self.busy_ns / self.union_ns if self.union_ns else 0.0
+
+    @property
+    def rise_mean_bytes(self) -> float:
+        return self.rise_sum_bytes / max(1, self.peak_readings + self.end_readings)
 
     @property
     def mean_ns(self) -> float:
@@ -296,8 +292,8 @@ class _Tally:
         if len(self.unions) > 1:
             high = max(low, min(high, max(e for _, e in self.spans_wall) - min(b for b, _ in self.spans_wall)))
         called = [n for n in self.nodes if n.count]
-        readings = sum(n.peak_readings + n.end_readings for n in self.nodes)
-        cpu_wall = sum(n.cpu_wall_ns for n in self.nodes)
+        readings = m.add_readings(self.nodes)
+        readings["cpu_ns"] = min(readings["cpu_ns"], readings["cpu_wall_ns"])  # of a short span most is our own reading
         return Operation(
             name=self.name, kind=self.kind, calls=self.calls, open=self.open, self_ns=self.self_ns,
             waiting_ns=self.waiting_ns, busy_ns=self.busy, union_ns=min(round(low * ratio), self.busy),
@@ -305,13 +301,7 @@ class _Tally:
             min_ns=round(min((n.min_ns for n in called), default=0) * ratio),
             max_ns=round(max((n.max_ns for n in called), default=0) * ratio),
             sumsq=sum(n.sumsq for n in self.nodes), histogram=add_histograms(n.histogram for n in called),
-            tracks=len(self.tracks), cpu_wall_ns=cpu_wall,
-            cpu_ns=min(sum(n.cpu_ns for n in self.nodes), cpu_wall),  # of a short span most is our own reading
-            rise_max_bytes=max((n.rise_max_bytes for n in self.nodes), default=0),
-            rise_mean_bytes=sum(n.rise_sum_bytes for n in self.nodes) / readings if readings else 0.0,
-            rss_max_bytes=max((n.rss_max_bytes for n in self.nodes), default=0),
-            peak_readings=sum(n.peak_readings for n in self.nodes), end_readings=sum(n.end_readings for n in self.nodes),
-            gpu_peak_bytes=max((n.gpu_peak_bytes for n in self.nodes), default=0), scale=ratio,
+            tracks=len(self.tracks), scale=ratio, **readings,
         )  # fmt: skip
 
 

@@ -6,7 +6,8 @@ of its nodes add up to its lifetime.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW, INFERRED, GARBAGE = range(8)
@@ -38,8 +39,26 @@ class Path:
     origin: tuple[int, int] | None = None  # (shard, path) in another process that handed work over
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What a node keeps beside its times, in the order of its words; `add_readings` makes of them what a label's nodes have."""
+
+    cpu_ns: int = 0
+    cpu_wall_ns: int = 0
+    rise_max_bytes: int = 0
+    rise_sum_bytes: int = 0
+    rss_max_bytes: int = 0
+    peak_readings: int = 0
+    end_readings: int = 0
+    gpu_peak_bytes: int = 0
+
+
+READINGS = tuple(x.name for x in fields(Readings))
+_LARGEST = frozenset({"rise_max_bytes", "rss_max_bytes", "gpu_peak_bytes"})  # all others add up
+
+
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(Readings):
     """A path on one track."""
 
     track: int
@@ -51,14 +70,10 @@ class Node:
     max_ns: int
     sumsq: float
     histogram: tuple[int, ...]
-    cpu_ns: int = 0
-    cpu_wall_ns: int = 0
-    rise_max_bytes: int = 0
-    rise_sum_bytes: int = 0
-    rss_max_bytes: int = 0
-    peak_readings: int = 0
-    end_readings: int = 0
-    gpu_peak_bytes: int = 0
+
+
+def add_readings(nodes: Sequence[Node]) -> dict[str, int]:
+    return {name: (max if name in _LARGEST else sum)([0, *(getattr(node, name) for node in nodes)]) for name in READINGS}
 
 
 @dataclass(frozen=True, slots=True)

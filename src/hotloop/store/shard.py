@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from ..errors import UnreadableError
 from ..model import shard as m
@@ -20,7 +20,6 @@ from .blocks import LIVE_SPANS, MAX_BYTES, MAX_NS, U32, Blocks, Lifetime
 from .rows import read_counters, read_iterations, read_snapshots
 from .samples import read_samples
 
-_MEASURED = len(fields(m.Node)) - 9  # of a node, what follows its histogram
 _NO_HISTOGRAM = (0,) * s.HIST_BUCKETS
 _MAX_COST_PS = 10**9  # a millisecond a span
 _MAX_ERRNO = 4095
@@ -135,7 +134,8 @@ def _nodes(d: Blocks, tracks: int, paths: int, lifetime: Lifetime) -> tuple[list
             bad += bool(count or self_ns)  # one without any is of a track that was being made
             continue
         least, histogram = least if count else 0, item[-s.HIST_BUCKETS :]
-        nodes.append(m.Node(track, path, count, self_ns, total, least, most, sumsq, histogram, *measured[:_MEASURED]))
+        readings = dict(zip(m.READINGS, measured, strict=False))  # the last words are reserved
+        nodes.append(m.Node(track, path, count, self_ns, total, least, most, sumsq, histogram, **readings))
     d.left_out(bad, "nodes with impossible values are left out")
     return nodes, shifts
 
