@@ -62,6 +62,19 @@ function showSection(id, shown) {
   return shown;
 }
 
+// A section below those of the template, with its link in the bar.
+function addSection(id, title, about, ...children) {
+  const head = make("h2", title);
+  head.id = `${id}-title`;
+  const section = make("section", head, make("p.muted", about), ...children);
+  section.id = id;
+  section.setAttribute("aria-labelledby", head.id);
+  document.querySelector("main").append(section);
+  const link = make("a", title);
+  link.href = `#${id}`;
+  document.querySelector("nav").append(link);
+}
+
 // For a dl.cards: a number people look for, its name above it, a word beside it.
 function factCard([title, value, note]) {
   return make("div", make("dt", title), make("dd", value, ...(note ? [" ", make("small", note)] : [])));

@@ -133,8 +133,11 @@ function showLanes() {
   const lines = rows.map(([[owner, track], state, coverage, parts, shares]) =>
     laneLine(owner ? `${owner} · ${track}` : track, parts, shares, `${(coverage * 100).toFixed(1)} %`, state === "ended" ? "" : state));
   if (gathered) lines.push(laneLine(`(${formatCount(gathered[0])} more)`, gathered[1], gathered[2], "", ""));
-  byId("lanes-table").append(make("thead", head), make("tbody", ...lines));
-  if (!lines.length) byId("lanes-table").append(make("caption", "No track has recorded anything yet."));
+  const table = make("table", make("thead", head), make("tbody", ...lines));
+  table.id = "lanes-table";
+  if (!lines.length) table.append(make("caption", "No track has recorded anything yet."));
+  addSection("lanes", "Threads", "Each thread of each process: its four parts add up to its lifetime. Waiting for work that was handed over is waiting here as everywhere.",
+    make("div.scroll", table));
 }
 
 function laneLine(name, parts, shares, coverage, state) {
@@ -149,8 +152,7 @@ function laneLine(name, parts, shares, coverage, state) {
 function showSlowest() {
   const slowest = DATA.history ? DATA.history.slowest : [];
   if (!slowest.length) return;
-  byId("slowest").hidden = false;
-  byId("slowest-list").append(...slowest.map((slow) => {
+  addSection("slowest", "Slowest iterations", "Thread-time in each path, over all threads of the process that counts the iterations, so idle workers are here too.", ...slowest.map((slow) => {
     const which = slow.merged > 1 ? `Iterations ${formatCount(slow.number)} to ${formatCount(slow.number + slow.merged - 1)}, mean` : `Iteration ${formatCount(slow.number)}`;
     const excess = slow.excess.map(([name, seconds]) => `${nameOf(name)} +${formatSeconds(seconds)}`).join(", ");
     const summary = make("summary", make("b", `${which}: ${formatSeconds(slow.seconds)}`),
@@ -177,3 +179,5 @@ function slowTree(slow) {
   children(-1, 0);
   return make("table", body);
 }
+
+const TABLES = [showOperations, showLanes, showSlowest]; // in the order of the page
