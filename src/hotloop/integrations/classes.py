@@ -20,7 +20,7 @@ from ..model.adapter import Adapter
 from . import _patch as p
 
 # What a class must define for us to look at it; `__init__` because a model may define nothing else we know.
-NAMES = ("step", "reset", "sample", "forward", "evaluate", "__init__", "step_wait", "train", "collect_rollouts")
+NAMES = ("step", "reset", "sample", "forward", "evaluate", "__init__", "step_wait")
 STORES = ("add", "push", "append", "store", "put", "remember", "insert", "extend", "store_transition", "add_transition",
           "add_batch")  # fmt: skip
 SAMPLES = ("sample", "sample_batch", "get_batch", "sample_minibatch", "sample_transitions")

@@ -72,6 +72,7 @@ class Hooks:
             return
         patches = self._patches[adapter.name] = self._make_patches(adapter.name)
         if adapter.kinds:
+            self._watch(*(name for kind in adapter.kinds for name in kind.methods))
             self._kinds.append(self._asking(adapter, lambda cls: classes.hook_kinds(patches, adapter, cls)))
         for module in adapter.waits_for:
             imports.when_imported(module, self._installer(adapter, patches))
@@ -87,12 +88,10 @@ class Hooks:
                     raise TypeError("that is no Adapter")
                 if adapter.name in self._patches:
                     raise ValueError(f"there is an adapter of the name {adapter.name} already")
-                methods = [name for kind in adapter.kinds for name in kind.methods]
                 self._say(adapter.name, OWNS, f"{adapter.owner}: {' '.join(adapter.packages)}")
                 self._add(adapter)
                 if self._classes is not None:
                     self._classes.opaque.update(adapter.packages if adapter.opaque else ())
-                    self._watch(*methods)
             except (Exception, SystemExit) as error:
                 self._say(library, "failed", f"{where}: {type(error).__name__}: {error}")
 
@@ -142,8 +141,9 @@ class Hooks:
 
     def _watch(self, *methods: str) -> None:
         """Look at classes that define one of these too."""
-        self._methods = (*self._methods, *methods)
-        self._recorder.watch_classes(self._methods, self._look_at)
+        self._methods = tuple(dict.fromkeys((*self._methods, *methods)))
+        if self._classes is not None:
+            self._recorder.watch_classes(self._methods, self._look_at)
 
     def _look_at(self, cls: type) -> None:
         try:
