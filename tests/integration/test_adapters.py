@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,37 @@ def test_a_broken_adapter_is_one_note_and_the_script_runs(tmp_path, how):
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
     (note,) = rows(report, "note", "failed")
     assert said in note
+
+
+D3RLPY = {  # it wants another gymnasium than the other libraries: the names it has, without the work
+    "__init__.py": "__version__ = '2.8.1'\nfrom . import algos, dataset, logging, metrics\n",
+    "logging/__init__.py": "from .logger import D3RLPyLogger\n",
+    "logging/logger.py": "class D3RLPyLogger:\n    def commit(self): pass\n    def save_model(self): pass\n",
+    "metrics/__init__.py": "from .utility import evaluate_qlearning_with_environment as evaluate\n",
+    "metrics/utility.py": "def evaluate_qlearning_with_environment(algo): pass\n"
+    "def evaluate_transformer_with_environment(algo): pass\n",
+    "dataset.py": "class ReplayBufferBase: pass\nclass ReplayBuffer(ReplayBufferBase):\n"
+    "    def sample_transition_batch(self, n): return [0] * n\n",
+    "algos.py": "class LearnableBase: pass\nclass QLearningAlgoBase(LearnableBase):\n    def update(self, batch): pass\n"
+    "class DQN(QLearningAlgoBase): pass\n",
+}
+
+
+def test_d3rlpy_is_known(tmp_path):
+    for name, text in D3RLPY.items():
+        (tmp_path / "site-packages/d3rlpy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site-packages/d3rlpy" / name).write_text(text)
+    code = """
+        import d3rlpy
+        buffer, algo, log = d3rlpy.dataset.ReplayBuffer(), d3rlpy.algos.DQN(), d3rlpy.logging.D3RLPyLogger()
+        for _ in range(5):
+            algo.update(buffer.sample_transition_batch(8))
+        log.commit(), log.save_model(), d3rlpy.metrics.evaluate(algo)
+    """
+    _, report = run(tmp_path, code=textwrap.dedent(code))
+    expected = {"learn/sample": 5, "learn/train": 5, "log/logging": 1, "checkpoint/save": 1, "eval/evaluate": 1}
+    assert {name: calls(report).get(name) for name in expected} == expected
+    assert not [row for row in report.hooks if row["state"] in ("note", "failed")]
 
 
 def test_the_list_has_one_adapter_for_every_package():
