@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from hotloop.analyse.environments import Environment
 from hotloop.model.session import Events, SessionData
 from hotloop.present.html import html_bytes
 
@@ -286,16 +285,6 @@ def test_the_filter_finds_by_name_and_by_file(opened):
     assert "physics" in browser.texts("#operations-table tbody td:first-child")
     browser.one("#operations-filter").send_keys("zzz")
     assert browser.texts("#operations-table tbody td:first-child") == []
-
-
-def test_environments_are_listed_with_the_slowest_first(chromium, opened, training, tmp_path):
-    assert opened().all("#environments") == []  # it knows of none
-    found = (Environment("quick", 0, 0, 1_000, 2_000_000), Environment("<b>slow", 0, 0, 10, 5_000_000_000))
-    (tmp_path / "envs.html").write_bytes(html_bytes(replace(training.report, environments=found)))
-    chromium.open(tmp_path / "envs.html")
-    assert chromium.texts("#environments td") == ["<b>slow", "10", "5.00 s", "500 ms", "quick", "1,000", "2.00 ms", "2.00 µs"]
-    assert chromium.texts("nav a[href='#environments']") == ["Environments"]
-    assert chromium.misdeeds() == []
 
 
 def test_lanes_add_up_and_the_slowest_iterations_open(opened):

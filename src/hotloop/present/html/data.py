@@ -73,7 +73,6 @@ def page_data(diagnosis: Diagnosis, limits: Limits) -> dict[str, Any]:
         "operators": operators_data(diagnosis, names, limits.device),
         "operations": _operations(diagnosis, names, limits.operations),
         "lanes": _lanes(diagnosis, limits.lanes),
-        "environments": _environments(diagnosis, limits.lanes),
     }
     data["names"] = names.finish(limits.name_chars, limits.names_bytes)
     return data
@@ -215,12 +214,6 @@ def _lanes(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
         ],
         "gathered": [len(rest), sums, round_parts(sums)] if rest else None,
     }
-
-
-def _environments(diagnosis: Diagnosis, limit: int) -> dict[str, Any]:
-    """Name, steps, their time; the slowest first."""
-    found = sorted(diagnosis.environments, key=lambda e: -e.step_ns)
-    return {"rows": [[show(e.name, 200), e.steps, e.ns] for e in found[:limit]], "more": max(0, len(found) - limit)}
 
 
 def _lane_name(diagnosis: Diagnosis, shard: int, track: str) -> list[str]:

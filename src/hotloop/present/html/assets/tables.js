@@ -149,16 +149,6 @@ function laneLine(name, parts, shares, coverage, state) {
   return make("tr", label, make("td.lane", bar), make("td", formatTime(whole)), ...cells, make("td", coverage), make("td.bad", state));
 }
 
-function showEnvironments() {
-  const { rows, more } = DATA.environments;
-  if (!rows.length) return;
-  const head = make("tr", ...["Environment", "Steps", "Time", "Time per step"].map((title) => make("th", title)));
-  const lines = rows.map(([name, steps, ns]) => make("tr", make("td.label", name), ...[formatCount(steps), formatTime(ns), formatTime(ns / steps)].map((text) => make("td", text))));
-  if (more) lines.push(make("tr.gathered", make("td.label", `(${formatCount(more)} more)`)));
-  addSection("environments", "Environments", "What a step takes in each environment, the slowest first. One inside a vector environment is a part of that one.",
-    make("div.scroll", make("table", make("thead", head), make("tbody", ...lines))));
-}
-
 function showSlowest() {
   const slowest = DATA.history ? DATA.history.slowest : [];
   if (!slowest.length) return;
@@ -190,4 +180,4 @@ function slowTree(slow) {
   return make("table", body);
 }
 
-const TABLES = [showOperations, showLanes, showEnvironments, showSlowest]; // in the order of the page
+const TABLES = [showOperations, showLanes, showSlowest]; // in the order of the page
