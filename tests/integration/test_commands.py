@@ -10,8 +10,6 @@ from hotloop import __version__
 from hotloop.cli.main import main
 from hotloop.store.reader import read_session
 
-from .. import golden
-
 
 def test_the_module_and_the_command_are_the_same(tmp_path):
     for command in ([sys.executable, "-m", "hotloop"], ["hotloop"]):
@@ -87,16 +85,6 @@ def test_a_clean_run_with_full_event_windows_and_ring_has_no_problems(run):
     (shard,) = session.shards
     assert session.problems == ()
     assert len(session.events.start_ns) >= shard.logged_events + min(shard.ring_events, 8_000)
-
-
-@pytest.mark.parametrize(
-    ("variant", "least", "code", "said"),
-    [("slow", "critical", 1, "critical: env-step-hot: "), ("slow", "note", 1, "critical: "), ("fixed", "note", 0, "passed: ")],
-)
-def test_a_gate_fails_where_a_finding_is_too_severe(tmp_path, capsys, variant, least, code, said):
-    golden.unpack(golden.open_packs(golden.pack_path("env-step-hot"))[variant], tmp_path)
-    assert main(["gate", str(tmp_path), "--on", least]) == code
-    assert capsys.readouterr().out.startswith(said)
 
 
 def test_report_as_text(run, capsys):

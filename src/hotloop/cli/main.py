@@ -21,7 +21,6 @@ from .doctor import doctor
 from .experiment import experiment
 from .explain import explain
 from .explain_gap import explain_gap
-from .gate import gate
 from .report import report
 from .run import run
 from .scale import scale
@@ -46,7 +45,6 @@ CONTENTS: dict[str, tuple[tuple[click.Command, str], ...]] = {
         (experiment, "test several hypotheses against a baseline"),
         (scale, "how each part grows with the size of the run"),
         (explain_gap, "why the long run takes more than its share"),
-        (gate, "fail a build whose session has a severe finding"),
     ),
     "Housekeeping": (
         (list_sessions, "the sessions of a folder, side by side"),
