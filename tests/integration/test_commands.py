@@ -49,27 +49,6 @@ def test_report_json_has_the_agreed_keys(run, capsys):
     assert data["iterations"]["closed"] == 1
 
 
-def test_calls_within_a_call_of_the_same_label_are_counted(run, capsys):
-    done = run("""
-        from hotloop import *
-        start(name="run1")
-        @profile_function
-        def search(depth):
-            with profile("leaf"): pass
-            return depth and search(depth - 1)
-        search(4); search(0)
-        stop()
-    """)
-    (path,) = (done.folder / "runs").iterdir()
-    assert main(["report", str(path), "--json"]) == 0
-    rows = {o["name"]: o for o in json.loads(capsys.readouterr().out)["operations"]}
-    assert {name: (row["calls"], row["recursions"]) for name, row in rows.items()} == {"search": (6, 4), "leaf": (6, 0)}
-    assert main(["report", str(path), "--width", "140"]) == 0
-    head, *table = capsys.readouterr().out.partition("OPERATIONS")[2].splitlines()
-    assert "nested" in head
-    assert [line.split()[0] for line in table if line.rstrip().endswith(" 4")] == ["search"]
-
-
 def test_a_clean_run_with_full_event_windows_and_ring_has_no_problems(run):
     done = run("""
         from hotloop import *

@@ -51,7 +51,6 @@ class Readings:
     peak_readings: int = 0
     end_readings: int = 0
     gpu_peak_bytes: int = 0
-    recursions: int = 0  # of the calls, those within a call of the same label
 
 
 READINGS = tuple(x.name for x in fields(Readings))

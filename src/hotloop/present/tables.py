@@ -68,7 +68,6 @@ class OperationRow:
     memory_peak_mb: float | None
     memory_method: str | None
     gpu_peak_mb: float | None
-    recursions: int  # of the calls, those within another
     site: str | None  # file:line where it was first opened
 
 
@@ -175,7 +174,6 @@ def _operation(o: Operation, d: Diagnosis) -> OperationRow:
         memory_peak_mb=o.rise_max_bytes / MB if o.peak_readings or o.end_readings else None,
         memory_method="peak" if o.peak_readings else "end points" if o.end_readings else None,
         gpu_peak_mb=o.gpu_peak_bytes / MB if o.gpu_peak_bytes else None,
-        recursions=o.recursions,
         site=d.sites.get(o.name),
     )
 

@@ -185,8 +185,8 @@ def _operations(diagnosis: Diagnosis, width: int) -> RenderableType | None:
     return Group(table, *(left if rest else []), *notes, "")
 
 
-_COLUMNS = ("calls", "total", "self", "avg", "p95", "max", "wall", "conc", "nested", "mem peak", "gpu peak")
-_LEAST_WANTED = ("gpu peak", "mem peak", "nested", "max", "conc", "self", "p95", "avg")  # left out in this order
+_COLUMNS = ("calls", "total", "self", "avg", "p95", "max", "wall", "conc", "mem peak", "gpu peak")
+_LEAST_WANTED = ("gpu peak", "mem peak", "max", "conc", "self", "p95", "avg")  # left out in this order
 
 
 def _choose_columns(rows: list[dict[str, str]], room: int) -> list[str]:
@@ -214,7 +214,6 @@ def _cells(o: Operation, wall_ns: int) -> dict[str, str]:
         "max": duration_text(o.max_ns),
         "wall": share,
         "conc": f"{o.concurrency:.2f}",
-        "nested": count_text(o.recursions) if o.recursions else "",
         "mem peak": ("" if o.peak_readings else "~") + f"{o.rise_max_bytes / (1 << 20):.1f} MB" if measured else "",
         "gpu peak": f"{o.gpu_peak_bytes / (1 << 20):.1f} MB" if o.gpu_peak_bytes else "",
     }

@@ -277,7 +277,6 @@ static inline void close_top(Track *track, uint64_t at) {
     else put_event(track, node, frame->resumed, at - frame->resumed, EVENT_SEGMENT);
     if (LIKELY(!frame->flags)) return;
     track->misplaced -= (frame->flags & FRAME_MISPLACED) != 0;
-    rec->recursions += (frame->flags & FRAME_REENTRY) != 0;
 }
 
 /* The top is not this zone's: close down to it if it is on the stack, else note an exit without an enter. */

@@ -152,7 +152,6 @@ def close_top(track: Track, at: int) -> None:
     if duration > words[first + s.N_MAX_NS]:
         words[first + s.N_MAX_NS] = duration
     ints[bucket] = hist
-    words[first + s.N_RECURSIONS] += frame.reentry
     label.words[label.at + s.L_UNION_NS] = label.union_ns
     track.state -= 2
     track.words[state_at] = track.state
