@@ -5,7 +5,7 @@
     python -m benchmarks --only span_cost reader     these alone; the others keep what they said before
 
 One benchmark runs at a time, so nothing disturbs what is timed. What each prints (of long ones the last 120 lines) stands in
-the page, with its exit code: 0 every bar was met, 1 one was missed, 3 it cannot run here (no GPU; what was measured where
+the page, with its exit code: 0 all was as wanted, 1 something was missed, 3 it cannot run here (no GPU; what was measured where
 there is one stays). The raw texts are kept in docs/figures.json.
 """
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE, KEPT = ROOT / "docs" / "figures.md", ROOT / "docs" / "figures.json"
 MOST_LINES = 120
 CANNOT = 3
-VERDICTS = {0: "every bar met", 1: "a bar was missed", CANNOT: "cannot run here"}
+VERDICTS = {0: "all as wanted", 1: "something wanted was missed", CANNOT: "cannot run here"}
 
 
 @dataclass(frozen=True)

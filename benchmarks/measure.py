@@ -40,7 +40,7 @@ def rounds(variants: dict[str, tuple[Callable[[int], None], int]], count: int) -
 
 @dataclass
 class Table:
-    """Rows of `what | measured | bar`, printed and, with --json FILE, written."""
+    """Rows of `what | measured | wanted`, printed and, with --json FILE, written."""
 
     title: str
     rows: list[dict[str, object]] = field(default_factory=list)
@@ -50,11 +50,11 @@ class Table:
         self.rows.append({"what": what, "value": value, "bar": bar, "above": above, "unit": unit, "ok": ok, "note": note})
 
     def show(self) -> int:
-        """Print; answers 1 if a bar was missed."""
+        """Print; answers 1 if what was wanted was missed."""
         print(self.title)
         for row in self.rows:
             sign = "≥" if row["above"] else "≤"
-            bar = "" if row["bar"] is None else f"(bar {sign} {row['bar']:g})"
+            bar = "" if row["bar"] is None else f"(wanted {sign} {row['bar']:g})"
             mark = {True: "ok  ", False: "MISS", None: "    "}[row["ok"]]  # type: ignore[index]
             print(f"  {mark} {row['what']:<58} {row['value']:>10.3f} {row['unit']:<4} {bar} {row['note']}")
         if "--json" in sys.argv:

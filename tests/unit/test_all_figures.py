@@ -33,6 +33,6 @@ def test_the_page_shows_what_was_said_when_and_on_which_class_of_machine():
     assert output == "ok x.py\nprogress 2\nsee (a temporary folder) now"
     result = figures.Result("python benchmarks/reader.py", "2026-11-16", "Linux, 2 cores", 0.5, 1, output)
     page = figures.page({"reader": result})
-    assert "2026-11-16 · Linux, 2 cores · 0.5 min · a bar was missed" in page
+    assert "2026-11-16 · Linux, 2 cores · 0.5 min · something wanted was missed" in page
     assert "not measured since this page exists" in page
     assert "/tmp" not in page
