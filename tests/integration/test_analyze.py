@@ -202,8 +202,8 @@ def test_the_text_goes_to_standard_output_and_names_the_next_command(foreign, ca
     assert "(1 operation with fewer than 10 calls)" in text
     assert "nested operations count more than once" in " ".join(text.split())
     assert text.splitlines()[-1] == f"next: hotloop analyze -i {foreign} --charts performance.png"
-    assert "Split the batch" in text
-    assert "Run without gradients" in text
+    assert " 1. simulated_model_update  [Training]  SLOW, MEMORY, GPU MEMORY\n" in text
+    assert "15.0% of the summed time, 300.00 ms a call, peak 120 MB, GPU peak 900 MB." in text
 
 
 def test_the_default_input_is_the_report_in_this_folder(foreign, capsys, monkeypatch):

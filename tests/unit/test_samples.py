@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotloop.model import shard as m
+from hotloop.store import blocks
 from hotloop.store import schema as s
 from hotloop.store.samples import read_samples
 
@@ -23,6 +24,8 @@ class Blocks:
             s.STACKS: [(0, 0), (1, 0)],
             s.SAMPLES: samples,
         }
+
+    left_out = blocks.Blocks.left_out
 
     def items(self, kind: int) -> list[tuple[int, ...]]:
         return self._items[kind]
