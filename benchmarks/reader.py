@@ -34,11 +34,11 @@ READ = """
 import sys, time
 begin = time.perf_counter()
 from hotloop.store.reader import read_session
-from hotloop.analyse.report import make_report
+from hotloop.analyse.diagnosis import diagnose
 imported = time.perf_counter()
 session = read_session(sys.argv[1])
 loaded = time.perf_counter()
-report = make_report(session)
+report = diagnose(session)
 import json
 print(json.dumps({"events": len(session.events), "labels": len(report.operations), "import": imported - begin,
                   "load": loaded - imported, "report": time.perf_counter() - loaded}))
@@ -61,8 +61,8 @@ def main() -> int:
             commands.append(time.perf_counter() - begin)
     best = min(runs, key=lambda r: r["load"] + r["report"])
     table = Table(f"reading {best['events']:,} events and {best['labels']:,} labels ({size:.0f} MB)")
-    table.add("Session.load", best["load"], 1.0, "s")
-    table.add("report from it", best["report"], None, "s")
+    table.add("reading", best["load"], 1.0, "s")
+    table.add("diagnosis from it", best["report"], None, "s")
     table.add("`hotloop report`, from command to text", min(commands), 1.5, "s", note=f"of {len(commands)}")
     return table.show()
 
