@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python3[^/\\]*[/\\]([^/\\]+)|[/\\][Ll]ib[/\\]([^/\\]+)")
 _OURS = re.compile(r"[/\\]hotloop[/\\](record|printing|integrations|adapters|store|run)[/\\]")
 
 
+@lru_cache(maxsize=4096)  # a few hundred files, asked for at every place of every stack
 def package_of(file: str) -> str:
     """The installed or standard package a file belongs to; "": none.
 

@@ -19,6 +19,7 @@ from ...model.code import is_yours
 from ..environments import Environment
 from ..lines import Stack, guess_phase, phases_of_lines, plain_function
 from ..owners import ENV, FRAMEWORK, YOURS, known_owners, owner_of
+from .growth import Growing, growing_labels
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
@@ -120,6 +121,11 @@ class Evidence:
 
     def where(self, test: Callable[[Slice], bool]) -> list[Slice]:
         return [x for x in self.slices if test(x)]
+
+    @cached_property
+    def growing(self) -> list[Growing]:
+        """Labels whose cost per env step rises through the run, those that cost most by it first."""
+        return growing_labels(self)
 
     # ---- the script's text ----
 

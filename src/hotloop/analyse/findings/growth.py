@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from math import nan
 from statistics import median
+from typing import TYPE_CHECKING
 
 from ...model import shard as m
 from ..devices import BETWEEN
 from ..trend import find_trends
-from .evidence import Evidence
+
+if TYPE_CHECKING:
+    from .evidence import Evidence
 
 _LEAST_ROWS = 16
 _LEAST_SHARE = 0.03  # of the loop, for a label that matters

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from ....model.shard import WAIT, Place
 from ...devices import BETWEEN
 from ..evidence import ENV_METHODS, Evidence, Slice
-from ..growth import MUCH_MB, Growing, growing_labels, memory_growth
+from ..growth import MUCH_MB, Growing, memory_growth
 from ..rule import Candidate, function_name
 
 TURN = 100
@@ -35,7 +35,7 @@ _WHOLE = re.compile(
 
 
 def find(e: Evidence) -> Candidate | None:
-    for grown in growing_labels(e):
+    for grown in e.growing:
         if grown.factor < LEAST_FACTOR or grown.label == "learn/backward":
             continue
         slices = _culprits(e, grown.label)

@@ -9,7 +9,7 @@ grows. Recognised by: backward time per env step, growing with the run. Ignore i
 from __future__ import annotations
 
 from ..evidence import Evidence
-from ..growth import growing_labels, memory_growth
+from ..growth import memory_growth
 from ..rule import Candidate, function_name, percent
 
 TURN = 80
@@ -17,7 +17,7 @@ ACTION = "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
 
 
 def find(e: Evidence) -> Candidate | None:
-    growing = [g for g in growing_labels(e) if g.label in ("learn/backward", "learn/forward", "collect/policy")]
+    growing = [g for g in e.growing if g.label in ("learn/backward", "learn/forward", "collect/policy")]
     memory = memory_growth(e)
     backward = e.where_label("backward")
     if not growing or growing[0].label != "learn/backward" or e.share(backward) < 0.15:
