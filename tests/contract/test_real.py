@@ -158,6 +158,29 @@ def test_a_span_that_begins_while_another_recording_does_is_in_neither():
         rig.close()
 
 
+def test_a_span_that_ends_while_another_thread_ends_the_recording_is_closed_once(monkeypatch):
+    rig = Rig(twin, clock=0).open()
+    bucket_of, paused = twin.spans.bucket_of, []
+
+    def meanwhile(duration):
+        if not paused:
+            paused.append(threading.Thread(target=twin.pause))
+            paused[0].start()
+            paused[0].join()
+        return bucket_of(duration)
+
+    try:
+        with monkeypatch.context() as patched, twin.profile("outer"), twin.profile("inner"):
+            patched.setattr(twin.spans, "bucket_of", meanwhile)
+        shard = rig.read()
+        assert paused and shard.problems == ()
+        assert rig.operation("inner").calls == 1
+        assert rig.operation("outer").calls == 1 and shard.losses["cut"] == 1
+        assert shard.open_count == 0
+    finally:
+        rig.close()
+
+
 def test_waits_are_hooked_and_unhooked(real):
     originals = (time.sleep, select.select, socket.socket.recv)
     names = real.module.hook_waits()

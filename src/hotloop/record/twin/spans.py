@@ -120,7 +120,10 @@ def push(track: Track, zone: Zone, node: Node, at: int) -> Frame:
 
 
 def close_top(track: Track, at: int) -> None:
-    frame = track.frames[-1]
+    try:
+        frame = track.frames.pop()  # at once: where recording ends, another thread may be about to close it too
+    except IndexError:
+        return
     node, label = frame.node, frame.node.label
     if frame.measured:
         at = measure_exit(track, frame, at)
@@ -155,7 +158,6 @@ def close_top(track: Track, at: int) -> None:
     label.words[label.at + s.L_UNION_NS] = label.union_ns
     track.state -= 2
     track.words[state_at] = track.state
-    del track.frames[-1]
     track.top = frame.below
     # Until here.
     touch(node)
