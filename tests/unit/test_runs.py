@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path as FilePath
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hotloop.analyse.diagnosis import diagnose
 from hotloop.analyse.gap import OUTSIDE, read_side
 from hotloop.analyse.runs import (
     UNTRACKED,
+    check_loop,
     choose_unit,
     find_script,
     find_warm_ups,
@@ -150,3 +152,15 @@ def test_the_time_of_a_span_is_what_lies_in_and_below_it_and_a_phase_is_told_too
     ms = {name: ns / MS for name, ns in measure_spans(report.sheet).items()}
     assert (ms["collect/env_step"], ms["Grid.step"], ms["(waiting: sleep)"]) == (350, 250, 50)
     assert (ms["collect"], ms["learn"], ms["learn/train"], ms["log"]) == (430, 540, 540, 10)
+
+
+@pytest.mark.parametrize(("late_ms", "own_ms", "agrees"), [(0, 0, True), (70, 0, False), (70, 60, True), (200, 60, False)])
+def test_what_the_recorder_did_before_the_loop_is_no_disagreement_about_its_time(late_ms, own_ms, agrees):
+    """The process and the spans have `late_ms` more than the clock between the first work and the last."""
+    loop_ns, late_ns = 2_000_000_000, late_ms * 1_000_000
+    learner = SimpleNamespace(first_work_ns=10, last_work_ns=10 + loop_ns, start_ns=0, end_ns=loop_ns + late_ns, pid=1)
+    diagnosis = SimpleNamespace(
+        learner=learner, phases=SimpleNamespace(known=True), loop_ns=loop_ns + late_ns, first_work_ns=10, meta={}, name="train",
+        numbers=SimpleNamespace(startup_ns=0, profiler_ns=own_ms * 1_000_000),
+    )  # fmt: skip
+    assert (check_loop(diagnosis) == "") == agrees

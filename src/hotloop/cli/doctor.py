@@ -50,7 +50,7 @@ def _checks() -> list[tuple[str, str, str]]:
             (
                 "recorder",
                 "note",
-                f"the Python recorder, about 30 times slower: {backend.why_not_native}. "
+                f"the Python recorder, about 80 times slower: {backend.why_not_native}. "
                 "Install a C compiler and the Python headers, then reinstall hotloop.",
             )
         )
