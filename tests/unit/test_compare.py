@@ -103,6 +103,20 @@ def test_small_components_are_gathered_and_nothing_is_lost():
     assert sum(part.delta_ns for part in c.components) == c.total.delta_ns == 7 + 20 - 500
 
 
+def test_what_recording_may_have_added_to_one_side_is_allowed_for():
+    a, b = arms(1.01, spread=0.001)
+    assert compare_runs(a, b, margin=0.001).verdict == "slower"
+    late = [replace(run, late_share=0.05) for run in b]
+    comparison = compare_runs(a, late, margin=0.001)
+    plain = compare_runs(a, b, margin=0.001)
+    assert comparison.verdict == "undecided"
+    assert comparison.ratio.high == plain.ratio.high and comparison.ratio.mid == plain.ratio.mid
+    assert comparison.ratio.low == pytest.approx(plain.ratio.low * 0.95)
+    assert "may have slowed A by up to 0.0% and B by up to 5.0%" in " ".join(comparison.quality.notes)
+    both = compare_runs([replace(run, late_share=0.05) for run in a], late, margin=0.001)
+    assert both.ratio == plain.ratio and both.verdict == "slower"  # what slows both sides alike cancels out
+
+
 def test_pairs_are_matched_by_their_number_not_by_their_place():
     a, b = arms(1.0, n=6, spread=0.3)
     assert compare_runs(a, b).ratio == compare_runs(a[::-1], b).ratio

@@ -97,6 +97,7 @@ def compare_runs(
     times = [run.start_s for run in (*a, *b)]
     per_unit = _logs([run.ns_per_unit for run in a]), _logs([run.ns_per_unit for run in b])
     (main,) = stats.estimate(*per_unit, method, times)
+    main = stats.widen(main, _late(a) - _late(b))
     few = min(len(a), len(b)) < LEAST_RUNS
     permutation = None if few or method == stats.ADJUSTED else stats.check_by_permutation(*per_unit, method == stats.PAIRED)
     refusals = [text for key, text in find_refusals(a, b) if key not in despite]
@@ -136,6 +137,11 @@ def _arrange(a: list[Run], b: list[Run], paired: bool) -> tuple[list[Run], list[
 
 def _logs(values: Sequence[float]) -> Floats:
     return np.log(np.asarray(values, np.float64))
+
+
+def _late(arm: Sequence[Run]) -> float:
+    """The most that recording may have added to the logarithm of an arm's time."""
+    return sum(-math.log1p(-run.late_share) for run in arm) / len(arm)
 
 
 def _ratio(x: stats.Estimate) -> Interval:

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from . import stats
 from .runs import Floats, Run, units_text
 
-DROPPED, WORK, WORK_REFUSED, DRIFT = 0.001, 0.01, 0.25, 0.05  # shares
+DROPPED, WORK, WORK_REFUSED, DRIFT, LATE = 0.001, 0.01, 0.25, 0.05, 0.005  # shares
 REASONS = ("work", "machine", "dropped", "loop")  # what a comparison is refused for, and may be made despite
 
 
@@ -70,6 +70,12 @@ def judge_quality(a: Sequence[Run], b: Sequence[Run], per_unit: tuple[Floats, Fl
         notes.append(f"up to {slow} iterations at the start of a run were slower (warm-up); they are part of what is compared")
     if a[0].unit == "episodes":
         notes.append("an episode is not a constant unit of work: as the agent learns, episodes get longer or shorter")
+    late = [sum(run.late_share for run in arm) / len(arm) for arm in (a, b)]
+    if abs(late[1] - late[0]) > LATE:
+        notes.append(
+            f"recording their waits may have slowed A by up to {late[0]:.1%} and B by up to {late[1]:.1%}: "
+            "the interval allows for the difference"
+        )
     for key, what in (("python", "Python"), ("release", "kernel")):
         seen = _host_values(runs, key)
         if len(seen) > 1:

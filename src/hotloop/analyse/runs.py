@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..model import shard as m
 from ..model.ledger import PROFILER, WAITING
 from ..model.sheet import HANDED, SPAN, Sheet, sheet_of_iterations, split_exactly
 from .changes import WarmUp
@@ -34,6 +35,9 @@ UNITS = ("env_steps", "updates", ITERATIONS)  # in this order of preference
 OUTSIDE_THE_LOOP = ("(start-up)", "(shut-down)")
 LOOPS_AGREE = 0.02  # what `ab` calls no difference, by default: a larger disagreement could make a verdict of its own
 LOOPS_AGREE_NS = 20_000_000  # the shortest iteration that has a row
+# The most that recording a wait makes its thread late: what wakes up finds our code and data cold. 0.3 to 4.5 us each, by
+# benchmarks/wait_cost.py; the calibrated cost of a span, which is taken out, is that of a warm one.
+LATE_NS = 5_000
 SINGULAR = {"env_steps": "env step", "updates": "update", ITERATIONS: "iteration", "samples": "sample", "episodes": "episode"}
 
 
@@ -58,6 +62,7 @@ class Run:
     spans: dict[str, int] = field(default_factory=dict)  # nanoseconds in and below each label, and each phase
     left_out: int = 0  # iterations at its start
     doubt: str = ""  # why its loop time cannot be trusted: two ways to measure it disagree
+    late_share: float = 0.0  # of the time, the most that recording the waits may have added to it
 
     @property
     def ns_per_unit(self) -> float:
@@ -161,8 +166,16 @@ def reduce_run(
         host=_plain(diagnosis.meta.get("host")), script=find_script(diagnosis.meta),
         returned=returned, pair=pair,
         spans=_without_startup(measure_spans(sheet)) if sheet else {}, left_out=cut if cut and some.any() else 0,
-        doubt=check_loop(diagnosis),
+        doubt=check_loop(diagnosis), late_share=min(0.5, count_waits(diagnosis) * LATE_NS / total),
     )  # fmt: skip
+
+
+def count_waits(diagnosis: Diagnosis) -> int:
+    """Recorded waits that may have held up the loop: the learner's, and those of the busiest other process, or of all others
+    as they share the cores."""
+    own, *others = (sum(n.count for n in s.nodes if s.label_of(n.path).kind == m.WAIT) for s in diagnosis.session.shards)
+    cores = _plain(diagnosis.meta.get("host")).get("usable_cores")
+    return own + max(*others, sum(others) // (cores if isinstance(cores, int) and cores > 0 else 1), 0)
 
 
 def _without_startup(labels: dict[str, int]) -> dict[str, int]:

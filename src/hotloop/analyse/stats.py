@@ -13,7 +13,7 @@ import math
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,19 @@ def check_by_permutation(a: ArrayLike, b: ArrayLike, paired: bool) -> float:
             vectorized=True, n_resamples=_RESAMPLES, random_state=rng,
         )  # fmt: skip
     return float(min(1.0, result.pvalue))
+
+
+def widen(x: Estimate, shift: float) -> Estimate:
+    """The same where the truth may be up to `shift` further than what was measured, in its direction.
+
+    >>> widen(Estimate(0.0, -0.1, 0.1), -0.05)
+    Estimate(mid=0.0, low=-0.15000000000000002, high=0.1, inner_low=None, inner_high=None, p=None, se=None, df=0.0)
+    """
+    down, up = min(0.0, shift), max(0.0, shift)
+    move = lambda end, by: None if end is None else end + by
+    return replace(
+        x, low=move(x.low, down), high=move(x.high, up), inner_low=move(x.inner_low, down), inner_high=move(x.inner_high, up)
+    )
 
 
 def as_change(log_ratio: float) -> float:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--lines",
     type=click.Choice(["on", "few", "off"]),
-    help="Sample the lines of all Python threads; few: at long intervals.  [default: on]",
+    help="Sample the lines of all Python threads; few: seldom, and in the main process only.  [default: on]",
 )
 @click.option("--hooks", metavar="LIST", help="Only these integrations, e.g. torch,gymnasium.  [default: all]")
 @click.option("--no-hooks", is_flag=True, help="Hook nothing: only spans of your own and lines.")

@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "child_sample_us": 0,
 }
 # Microseconds between two samples of the stacks, in the main process and in the others.
-INTERVALS_US = {"on": (10_000, 25_000), "few": (50_000, 100_000), "off": (0, 0)}
+INTERVALS_US = {"on": (10_000, 25_000), "few": (50_000, 0), "off": (0, 0)}
 SESSION_VARIABLE = "HOTLOOP_SESSION"  # set for child processes; read by `api` alone
 
 
