@@ -166,11 +166,8 @@ def widen(x: Estimate, shift: float) -> Estimate:
     >>> widen(Estimate(0.0, -0.1, 0.1), -0.05)
     Estimate(mid=0.0, low=-0.15000000000000002, high=0.1, inner_low=None, inner_high=None, p=None, se=None, df=0.0)
     """
-    down, up = min(0.0, shift), max(0.0, shift)
-    move = lambda end, by: None if end is None else end + by
-    return replace(
-        x, low=move(x.low, down), high=move(x.high, up), inner_low=move(x.inner_low, down), inner_high=move(x.inner_high, up)
-    )
+    ends = ("low", "inner_low") if shift < 0 else ("high", "inner_high")
+    return replace(x, **{end: getattr(x, end) + shift for end in ends if getattr(x, end) is not None})
 
 
 def as_change(log_ratio: float) -> float:
