@@ -55,6 +55,7 @@ class Profiler:
         self._paused = False
         self._warned = False
         self._at_exit = False
+        self.after_all: Callable[[], None] | None = None  # what is done when the script and its recording have ended
         self._windows: list[Callable[[], None]] = []  # what ends deep windows and device times
 
     # ---- life ----
@@ -207,6 +208,8 @@ class Profiler:
             self.stop()
         except Exception as error:
             print(f"HotLoop: the session could not be closed ({error}); what was recorded is kept.", file=sys.stderr)
+        if self.after_all is not None:
+            self.after_all()
 
     # ---- spans ----
 

@@ -29,7 +29,7 @@ def tenths(text):
 def test_the_cause_comes_first_with_its_place_gain_and_action(chromium, tmp_path):
     chromium.open(write_page(tmp_path, (finding(), finding("warm-up", 1.1))))
     sections = chromium.run("return Array.from(document.querySelectorAll('section:not([hidden])'), (e) => e.id)")
-    assert sections[:4] == ["findings", "phases", "lines", "sheet"]
+    assert sections[:5] == ["findings", "phases", "limits", "lines", "sheet"]
     first, second = chromium.all(".finding")
     for word in (
         "critical",
@@ -46,9 +46,20 @@ def test_the_cause_comes_first_with_its_place_gain_and_action(chromium, tmp_path
     assert chromium.misdeeds() == []
 
 
-def test_nothing_found_is_said(chromium, tmp_path):
-    chromium.open(write_page(tmp_path, ()))
-    assert chromium.one("#findings-list").text.startswith("nothing stands out: compute-bound in learn")
+def test_the_verdict_stands_above_the_findings(chromium, tmp_path):
+    chromium.open(write_page(tmp_path, (finding(),)))
+    tags = chromium.run("return Array.from(document.querySelectorAll('#findings-list > *'), (e) => e.tagName)")
+    assert tags == ["P", "ARTICLE"]
+    assert chromium.texts(".verdict") == ["about 2.4 × is open (1.9 to 2.6): Vectorise the board."]
+    assert chromium.misdeeds() == []
+
+
+def test_nothing_found_is_said_once(chromium, tmp_path):
+    for findings in ((), (finding("warm-up", 1.1),)):
+        chromium.open(write_page(tmp_path, findings))
+        (verdict,) = chromium.texts(".verdict")
+        assert ": nothing stands out: compute-bound in learn" in verdict
+        assert chromium.one("#findings-list").text.count("nothing stands out") == 1
     assert chromium.misdeeds() == []
 
 

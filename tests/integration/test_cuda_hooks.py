@@ -473,8 +473,8 @@ def test_rocm_has_host_times_and_one_note(monkeypatch):
     watch = torch_hooks._Watch(SimpleNamespace(recorder=counts, note=notes.append), torch)
     inputs = torch.ones(2).as_subclass(OnRocm)
     for _ in range(3):
-        watch.model_called((None, inputs), torch.ones(2), 0)
-        watch.model_called((None, torch.ones(2)), torch.ones(2), 0)
+        watch.model_called("", (None, inputs), torch.ones(2), 0)
+        watch.model_called("", (None, torch.ones(2)), torch.ones(2), 0)
     assert len(notes) == 1
     assert "read on CUDA only" in notes[0]
 

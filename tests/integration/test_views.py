@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from hotloop.analyse.limits import Claim
 from hotloop.cli.main import main
 from hotloop.model.finding import Finding, Gain
 from hotloop.present.terminal import report_text
@@ -227,8 +228,9 @@ def test_a_run_opens_with_its_phases_and_the_line_that_takes_the_time(ran, capsy
     text = capsys.readouterr().out
     assert text.index("PHASES OF THE LOOP") < text.index("LINES ") < text.index("WHERE THE TIME WENT")
     assert "600 env steps" in text
-    (phase,) = [line for line in text.splitlines() if line.startswith("collect ")]
+    phase, limit = [line for line in text.splitlines() if line.startswith("collect ")]
     assert 0 < percentages(phase)[0] <= 100
+    assert text.index("LIMITS ") < text.index(limit) and " × " in limit and "interpreting" in limit
     top = text[text.index("LINES ") :].splitlines()
     assert "train.py:11 Grid.flood" in top[1] and "collect/…/Grid.step" in top[1]
     assert "return sum(i * i for i in range(4000))" in top[2]
@@ -261,7 +263,7 @@ def test_findings_are_looked_for_again_whenever_a_session_is_read(ran, capsys, t
     found = Finding(
         "env-step-hot", "flood is slow", "collect/env_step", "train.py", 11, "Grid.flood", 0.6, gain, (), "Cache it.", ""
     )
-    monkeypatch.setattr("hotloop.analyse.diagnosis.find_findings", lambda *_: (found,))
+    monkeypatch.setattr("hotloop.analyse.diagnosis.find_claims", lambda *_: (Claim(found),))
     assert main(["report", str(copy)]) == 0
     text = capsys.readouterr().out
     assert "critical · env-step-hot" in text and "of-its-time" not in text

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from hotloop.analyse.diagnosis import Diagnosis, diagnose
+from hotloop.analyse.limits import Limits
 from hotloop.model import phase as ph
 from hotloop.model import shard as m
 from hotloop.model.finding import Finding, Gain
+from hotloop.model.probe import Curve, OptimizerCost, Point, Probes
 from hotloop.model.session import ENDED, Events, Process, SessionData, Source
 
 from .shards import ROOT, node, shard
@@ -89,6 +91,27 @@ def with_findings(diagnosis: Diagnosis, findings: Sequence[Finding]) -> Diagnosi
     other = replace(diagnosis)
     vars(other)["findings"] = tuple(findings)  # where the cached property keeps them
     return other
+
+
+def with_limits(diagnosis: Diagnosis, limits: Limits) -> Diagnosis:
+    """The same, with these limits instead of its own."""
+    other = replace(diagnosis)
+    vars(other)["limits"] = limits
+    return other
+
+
+def curve(network: str = "Net", rows: int = 1, costs: Sequence[int] = (226, 228, 230, 234), **more: object) -> Curve:
+    """Costs in microseconds, of once, twice, four times, … as many rows."""
+    points = tuple(Point(rows << i, us * 1000.0, 2000.0) for i, us in enumerate(costs))
+    return replace(Curve(network, "", ph.COLLECT, rows, float(rows), 100, False, 1000, points), **more)
+
+
+PROBES = Probes(
+    (curve(), curve("Net", 64, (700, 900, 1300, 2100, 3600), method="evaluate", phase=ph.LEARN, grad=True)),
+    (OptimizerCost("Adam", 12, 48_000, 307e3, {"foreach": 231e3, "fused": 83e3}), OptimizerCost("Lion", 1, 4000, 20e3)),
+    threads=1,
+    seconds=0.5,
+)
 
 
 def finding(cause: str = "env-step-hot", mid: float = 2.4, **more: object) -> Finding:

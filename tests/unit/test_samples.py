@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ class Blocks:
         self.head = {s.H_SAMPLE_NS: 1000}
         self.problems: list[str] = []
         self._items: dict[int, list[tuple[int, ...]]] = {
-            s.PLACES: [(0, 0, 0, 0, 7, 5, 0)],
+            s.PLACES: [(0, 0, 0, 0, 7, 5, 9, 21)],
             s.STACKS: [(0, 0), (1, 0)],
             s.SAMPLES: samples,
         }
@@ -50,6 +51,21 @@ def test_state_and_flags_lie_above_the_path():
     assert decode((1, path, 0, 5)) == (m.Sample(1, 2, 0, 5, True, m.WANTS_GIL, False),)
     path = 2 | m.RUNNING << s.SAMPLE_STATE_SHIFT | s.SAMPLE_HOLDS_GIL
     assert decode((1, path, 0, 5)) == (m.Sample(1, 2, 0, 5, False, m.RUNNING, True),)
+
+
+def test_how_long_a_call_ran_lies_between_path_and_state():
+    path = 2 | m.LASTING << s.SAMPLE_CALL_SHIFT | m.RUNNING << s.SAMPLE_STATE_SHIFT
+    assert decode((1, path, 0, 5)) == (m.Sample(1, 2, 0, 5, False, m.RUNNING, False, m.LASTING),)
+
+
+@pytest.mark.parametrize(
+    ("column", "ends", "columns"),
+    [(9, 21, (8, 20)), (0, 0, (0, 0)), (9, 1 << 16 | 21, (0, 0)), (21, 9, (0, 0)), (2**32 - 1, 2**32 - 1, (0, 0))],
+)
+def test_columns_are_those_of_an_expression_on_one_line(column, ends, columns):
+    found = Blocks([])
+    found._items[s.PLACES] = [(0, 0, 0, 0, 7, 5, column, ends)]
+    assert read_samples(found, paths=3, tracks=1).places[0].columns == columns  # type: ignore[arg-type]
 
 
 def test_one_stack_in_several_states_is_several_samples():

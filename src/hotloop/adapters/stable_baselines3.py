@@ -12,6 +12,7 @@ _ALGORITHM = {
     "collect_rollouts": r.ROLLOUT,
     "train": r.TRAIN,
     "save": r.SAVE,
+    "save_replay_buffer": r.SAVE,
     "dump_logs": r.LOGGING,
     "_dump_logs": r.LOGGING,
     "_update_info_buffer": r.BOOKKEEPING,

@@ -21,7 +21,6 @@ ADAPTER = Adapter(
     tried="torch 2.13",
     opaque=True,
     targets=(
-        Target("torch", "autograd.backward", r.BACKWARD),
         Target("torch", "autograd.grad", r.BACKWARD),
         Target("torch", "optim.Optimizer.zero_grad", r.ZERO_GRAD),
         Target("torch", "nn.Module.load_state_dict", r.STATE_COPY),

@@ -28,7 +28,20 @@ def _install(patches: Any, module: Any) -> None:
         patches.later(lambda: module.callbacks.remove(pause))
     else:
         kind, method, what = _WAITS[module.__name__]
-        patches.exchange(getattr(module, kind), method, lambda function: patches.waiting(function, what))
+        reads = _counting_reads(patches.recorder.count_seen) if what == "pipe" else None
+        patches.exchange(getattr(module, kind), method, lambda function: patches.waiting(function, what, reads))
+
+
+def _counting_reads(count: Any) -> Any:
+    """How many bytes come through pipes, by some reads in a hundred; the head of a message, which says its size, is none."""
+
+    def read(args: tuple[Any, ...], result: Any, phase: int) -> None:
+        size = args[1] if len(args) > 1 else 0
+        if isinstance(size, int) and size > 8:
+            count("~pipe_reads")
+            count("~pipe_bytes", size)
+
+    return read
 
 
 ADAPTER = Adapter(

@@ -16,6 +16,7 @@ from typing import Any
 from ..model import shard as m
 from ..model.device import Operators, Transfer
 from ..model.finding import Finding
+from ..model.history import History
 from ..model.job import FACT, count_work, find_learners, fold_job, head_ns, job_loop_ns
 from ..model.ledger import Ledger, MemoryReading, Operation, list_readings, memory_method, windowed_rate
 from ..model.numbers import Numbers, rate_of
@@ -23,9 +24,12 @@ from ..model.session import DIED, Process, SessionData, Source
 from ..model.sheet import Sheet, make_sheet
 from .devices import Devices, summarise_devices, summarise_reads
 from .environments import Environment, find_stragglers, list_environments
-from .findings.engine import check_causes, find_findings
+from .findings.engine import check_causes, find_claims
+from .findings.evidence import Evidence
 from .iterations import Iterations, read_iterations
+from .limits import Claim, Limits, find_limits
 from .lines import Line, Stack, fold_lines, list_lines, read_stacks
+from .mechanisms import Mechanisms
 from .owners import Owners, known_owners, owners_between, share_out
 from .phases import Phases, find_phases
 from .timeline import Timeline, make_timeline
@@ -57,6 +61,7 @@ class Diagnosis:
     session: SessionData = field(repr=False)  # for the analysis; a view that reads it would decide something by itself
     select: Collection[str]  # causes to look for; none: all
     ignore: Collection[str]
+    history: History = field(repr=False)
     wall_ns: int
     loop_ns: int
     sps: float | None  # env steps of the job a second, over the whole loop
@@ -73,6 +78,7 @@ class Diagnosis:
     quality: Quality
     stacks: tuple[Stack, ...] = field(repr=False)  # every distinct stack
     phases: Phases  # of the main track
+    mechanisms: Mechanisms = field(repr=False)
     lines: tuple[Line, ...]
     environments: tuple[Environment, ...]
     stragglers: tuple[Environment, ...]  # those that make the others wait
@@ -167,17 +173,33 @@ class Diagnosis:
         return make_timeline(self.session)
 
     @cached_property
+    def evidence(self) -> Evidence:
+        """The loop in slices, as the rules see it."""
+        return Evidence(self)
+
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        return find_claims(self, self.select, self.ignore)
+
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What slows this run down, largest gain first."""
-        return find_findings(self, self.select, self.ignore)
+        return tuple(claim.finding for claim in self.claims)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """How far the loop is from what this machine could do."""
+        return find_limits(self, self.claims)
 
     def _is_main(self, line: Line) -> bool:
         main = self.ledger.balances[0] if self.ledger.balances else None
         return main is not None and (line.shard, line.track) == (main.shard, main.track)
 
 
-def diagnose(session: SessionData, select: Collection[str] = (), ignore: Collection[str] = ()) -> Diagnosis:
-    """Everything there is to say about one session. `select` and `ignore` name causes."""
+def diagnose(
+    session: SessionData, select: Collection[str] = (), ignore: Collection[str] = (), history: History | None = None
+) -> Diagnosis:
+    """Everything there is to say about one session. `select` and `ignore` name causes; `history`: what predictions came to."""
     check_causes((*select, *ignore))
     ledger = fold_job(session.shards)
     main = session.shards[0]
@@ -190,10 +212,12 @@ def diagnose(session: SessionData, select: Collection[str] = (), ignore: Collect
     blocks = {file: source.blocks for file, source in session.sources.items()}
     phases = find_phases(ledger, stacks, blocks)
     loop_ns = job_loop_ns(session.shards, phases.numbers)
+    mechanisms = Mechanisms(stacks, ledger, session.sources, known_owners(session.hooks))
     return Diagnosis(
         session=session,
         select=select,
         ignore=ignore,
+        history=history or History(),
         wall_ns=balance.lifetime_ns if balance else main.end_ns - main.start_ns,
         loop_ns=loop_ns,
         sps=rate_of(work.get("env_steps", 0), loop_ns),
@@ -212,7 +236,8 @@ def diagnose(session: SessionData, select: Collection[str] = (), ignore: Collect
         quality=_quality(session, ledger),
         stacks=stacks,
         phases=phases,
-        lines=list_lines(stacks, ledger, blocks),
+        mechanisms=mechanisms,
+        lines=list_lines(stacks, ledger, blocks, mechanisms.of),
         environments=environments,
         stragglers=find_stragglers(environments, balance.track if balance else 0),
         resources=_resources(session.meta),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model import shard as m
@@ -33,6 +33,7 @@ class Stack:
     early: bool
     state: int = m.UNKNOWN
     holds_gil: bool = False
+    call: int = m.UNKNOWN  # SHORT or LASTING
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Line:
     track: int
     at_work: int = 0  # of the samples, those at which the thread was not blocked; all of them where states are unknown
     inner: str = ""  # the function most often at work there, where it is another: name (file:line)
+    spent: tuple[tuple[str, float], ...] = ()  # samples by mechanism, most first
 
 
 AT_WORK = frozenset({m.RUNNING, m.WANTS_GIL})  # what wants the interpreter would run
@@ -71,11 +73,11 @@ def read_stacks(shards: Sequence[m.Shard], ledger: Ledger) -> tuple[Stack, ...]:
             else:
                 chains.append(above if is_ours(here.file) else (*above, here))
         all_early = all(s.early for s in samples.counts)
-        for stack, path, track, count, early, state, holds_gil in samples.counts:
+        for stack, path, track, count, early, state, holds_gil, call in samples.counts:
             chain = chains[stack]
             if chain:
                 branch, early = ledger.branch_of[index][path], early and not all_early
-                stacks.append(Stack(index, track, branch, chain, count, early, state, holds_gil))
+                stacks.append(Stack(index, track, branch, chain, count, early, state, holds_gil, call))
     return tuple(stacks)
 
 
@@ -92,8 +94,14 @@ def responsible(places: Sequence[m.Place]) -> m.Place:
     return places[-1]
 
 
-def list_lines(stacks: Sequence[Stack], ledger: Ledger, blocks: Blocks) -> tuple[Line, ...]:
+def list_lines(
+    stacks: Sequence[Stack],
+    ledger: Ledger,
+    blocks: Blocks,
+    mechanisms: Callable[[Stack], Iterable[tuple[str, float]]] = lambda stack: (),
+) -> tuple[Line, ...]:
     """The lines of the loop, most seen first; between two events, with the phase their place in the program speaks for."""
+    spent: dict[tuple[int, int, m.Place, int], Counter[str]] = defaultdict(Counter)
     known = phases_of_lines(stacks, ledger)
     totals: Counter[tuple[int, int]] = Counter()
     seen: Counter[tuple[int, int, m.Place, int]] = Counter()
@@ -107,6 +115,8 @@ def list_lines(stacks: Sequence[Stack], ledger: Ledger, blocks: Blocks) -> tuple
         key = stack.shard, stack.track, responsible(stack.places), stack.branch
         seen[key] += stack.count
         inner[key][stack.places[-1]] += stack.count
+        for name, share in mechanisms(stack):
+            spent[key][name] += stack.count * share  # type: ignore[assignment]
         if stack.shard not in known_states or stack.state in AT_WORK:
             at_work[key] += stack.count
     lines = []
@@ -120,6 +130,7 @@ def list_lines(stacks: Sequence[Stack], ledger: Ledger, blocks: Blocks) -> tuple
                 span=top.name, samples=count, share=count / totals[shard, track], shard=shard, track=track,
                 at_work=at_work[shard, track, place, branch],
                 inner="" if most == place else f"{most.function} ({most.file}:{most.line})",
+                spent=tuple(spent[shard, track, place, branch].most_common()),
             )
         )  # fmt: skip
     return tuple(lines)
@@ -130,13 +141,16 @@ def fold_lines(lines: Iterable[Line], at_work: bool = False) -> tuple[Line, ...]
     stand in. Shares are of what is listed; `at_work`: only the samples at which a thread was not blocked count."""
     chosen = [(line, line.at_work if at_work else line.samples) for line in lines]
     total = sum(count for _, count in chosen) or 1
-    merged: dict[tuple[str, int, str, int, str], tuple[Line, int]] = {}
+    merged: dict[tuple[str, int, str, int, str], tuple[Line, int, Counter[str]]] = {}
     for line, count in chosen:
         key = line.file, line.line, plain_function(line.function), line.phase, line.span
-        first, before = merged.get(key, (line, 0))
-        merged[key] = first, before + count
+        first, before, spent = merged.get(key, (line, 0, Counter()))
+        merged[key] = first, before + count, spent + Counter(dict(line.spent))
     found = sorted(((key, *kept) for key, kept in merged.items() if kept[1]), key=lambda row: -row[2])
-    return tuple(replace(line, function=key[2], samples=count, share=count / total) for key, line, count in found)
+    return tuple(
+        replace(line, function=key[2], samples=count, share=count / total, spent=tuple(spent.most_common()))
+        for key, line, count, spent in found
+    )
 
 
 _COMPREHENSION = re.compile(r"((\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp|lambda)>)+$")

@@ -8,24 +8,34 @@ do counts as far as the main thread waits for it. The interval says how far the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
 from ..model.finding import Gain
+from ..model.phase import COLLECT, LEARN
 from .devices import BETWEEN
+from .findings import axes
 from .findings.evidence import Evidence, Slice
 from .findings.rule import speedup
 
+_SETTING = re.compile(
+    r"(?:(?P<envs>envs)=(?P<n>\d+)|minibatch=x(?P<times>\d+(?:\.\d+)?)|threads=(?P<threads>\d+)|(?P<net>policy|loss)=compiled)$"
+)
 _CHANGE = re.compile(r"(?P<part>.+?)=(?:(?P<times>\d+(?:\.\d+)?)x|(?P<percent>[+-]?\d+(?:\.\d+)?)%|(?P<zero>0))$")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
+    """A part in another time, or a setting: more environments, larger minibatches, other threads, a compiled network."""
+
     part: str
-    left: float  # of its time, what remains
+    left: float = 1.0  # of its time, what remains
+    setting: Callable[[Evidence], axes.Effect] | None = None
 
     def describe(self) -> str:
+        if self.setting is not None:
+            return self.part
         return f"{self.part} gone" if not self.left else f"{self.part} in {self.left * 100:.0f} % of its time"
 
 
@@ -33,7 +43,8 @@ class Change:
 class Effect:
     change: Change
     share: float  # of the loop
-    matched: tuple[str, ...]
+    matched: tuple[str, ...]  # labels it touches; of a setting, where its effect is known from
+    changes_learning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +58,18 @@ class Prediction:
 def parse_change(text: str) -> Change:
     """`env_step=2x`: twice as fast; `render=0`: gone; `sample=-30%`: 30 % less time.
 
-    >>> parse_change("env_step=2x"), parse_change("render=0").left
-    (Change(part='env_step', left=0.5), 0.0)
+    >>> parse_change("env_step=2x").left, parse_change("render=0").left, parse_change("envs=8").describe()
+    (0.5, 0.0, 'envs=8')
     """
+    setting = _SETTING.fullmatch(text.strip())
+    if setting is not None:
+        return Change(text.strip(), setting=_setting(setting))
     found = _CHANGE.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"{text!r} is no change; write env_step=2x (twice as fast), render=0 (gone) or sample=-30%")
+        raise UsageError(
+            f"{text!r} is no change; write env_step=2x (twice as fast), render=0 (gone), sample=-30%, "
+            "or a setting: envs=8, minibatch=x4, threads=1, policy=compiled"
+        )
     if found["times"]:
         if float(found["times"]) <= 0:
             raise UsageError(f"{text!r}: a part cannot get 0 times as fast; write {found['part']}=0 for gone")
@@ -65,13 +82,41 @@ def parse_change(text: str) -> Change:
     return Change(found["part"], 0.0)
 
 
+def _setting(found: re.Match[str]) -> Callable[[Evidence], axes.Effect]:
+    if found["envs"]:
+        envs = int(found["n"])
+        if not envs:
+            raise UsageError("a loop without environments collects nothing; write envs=8, say")
+        return lambda e: axes.with_envs(e, envs)
+    if found["times"]:
+        times = float(found["times"])
+        if not times:
+            raise UsageError("a minibatch of nothing teaches nothing; write minibatch=x4, say")
+        return lambda e: axes.with_minibatch(e, times)
+    if found["threads"]:
+        threads = int(found["threads"])
+        return lambda e: axes.with_threads(e, threads)
+    phase = COLLECT if found["net"] == "policy" else LEARN
+    return lambda e: axes.with_compiled(e, phase)
+
+
 def predict_change(e: Evidence, changes: Sequence[Change]) -> Prediction:
     """The loop with all these changes together. Where two of them name the same time, the later one goes on where the first
     left off."""
     left = {x.index: 1.0 for x in e.slices}
     effects = []
     inferred = 0.0
+    added = 0.0
     for change in changes:
+        if change.setting is not None:
+            effect = change.setting(e)
+            for index, rest in effect.left.items():
+                left[index] *= rest
+            added += effect.added_ns
+            touched = [x for x in e.slices if x.index in effect.left]
+            inferred += 0.0 if effect.measured else 0.5 * sum(x.ns for x in touched)
+            effects.append(Effect(change, e.share(touched), (effect.source,), effect.changes_learning))
+            continue
         slices = [x for x in e.slices if _matches(x, change.part)]
         if not slices:
             raise UsageError(f"nothing in this session is called {change.part}; its parts: {', '.join(_parts(e)[:12])}")
@@ -80,7 +125,7 @@ def predict_change(e: Evidence, changes: Sequence[Change]) -> Prediction:
             if not piece.labels:
                 inferred += piece.ns
         effects.append(Effect(change, e.share(slices), tuple(sorted({x.label or BETWEEN for x in slices}))[:8]))
-    saved = sum(x.ns * (1 - left[x.index]) for x in e.slices) / e.loop_ns
+    saved = (sum(x.ns * (1 - left[x.index]) for x in e.slices) - added) / e.loop_ns
     doubt = 0.05 + 0.5 * min(1.0, inferred / e.loop_ns)  # a twentieth for what the part drags along, more where it is inferred
     gain = Gain(speedup(saved * (1 - 2 * doubt)), speedup(saved), speedup(min(0.99, saved * (1 + doubt))))
     if saved < 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ..errors import UsageError
-from .compare import check_gate, compare_sets, despite_option, gate_option, margin_option, show_comparison
+from .compare import check_gate, compare_sets, despite_option, gate_option, keep_outcomes, margin_option, show_comparison
 from .files import check_target, dump, save_bytes
 from .numbers import say
 
@@ -56,6 +56,7 @@ def ab(
     hotloop ab "train.py --seed {seed}" "train.py --seed {seed} --envs 8" --margin 2% --fail-if-slower 3%
     hotloop ab "python -m package.train" "python -m package.train" --a-in ../before
     """
+    from ..analyse.runs import find_script
     from ..experiment.command import parse_command
     from ..experiment.functions import write_functions
     from ..experiment.reading import read_recorded
@@ -84,5 +85,6 @@ def ab(
     data = dump(comparison_data(comparison, outcomes, (a, b)))
     save_bytes(str(folder / "comparison.json"), data.encode())
     show_comparison(comparison, outcomes, (a, b), as_json, html or str(folder / "comparison.html"))
+    keep_outcomes(outcomes, find_script(one[0].diagnosis.meta))
     say(f"seed {seed}; sessions in {folder}; next: hotloop compare '{folder}/*-A' '{folder}/*-B'")
     check_gate(comparison, fail_if_slower)

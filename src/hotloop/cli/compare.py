@@ -132,6 +132,27 @@ def show_comparison(
         click.echo(comparison_text(comparison, outcomes, names))
 
 
+def keep_outcomes(outcomes: Sequence[Outcome], script: str) -> None:
+    """What came of predictions that were acted on, for `hotloop predictions`."""
+    import time
+
+    from ..model.history import Outcome as Kept
+    from ..store.predictions import add_outcomes
+
+    kept = [
+        Kept(
+            x.finding.cause, x.finding.mechanism, script, x.finding.share, x.finding.gain.low, x.finding.gain.mid,
+            x.finding.gain.high, x.actual.mid, x.actual.low, x.actual.high, time.time(),
+        )
+        for x in outcomes
+        if x.acted_on and x.actual.low is not None and x.actual.high is not None
+    ]  # fmt: skip
+    try:
+        add_outcomes(kept)
+    except OSError as error:
+        say(f"the predictions could not be kept ({error.strerror or error})")
+
+
 def check_gate(comparison: Comparison, limit: float | None) -> None:
     """A gate fails where B is shown to be slower, and by the limit or more."""
     if limit is None:

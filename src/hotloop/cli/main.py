@@ -15,12 +15,14 @@ from ..errors import HotloopError
 from ..version import __version__
 from .ab import ab
 from .analyze import analyze
+from .calibrate import calibrate
 from .compare import compare
 from .demo import demo
 from .doctor import doctor
 from .experiment import experiment
 from .explain import explain
 from .explain_gap import explain_gap
+from .predictions import predictions
 from .report import report
 from .run import run
 from .scale import scale
@@ -36,6 +38,7 @@ CONTENTS: dict[str, tuple[tuple[click.Command, str], ...]] = {
     "Understand": (
         (report, "where the time of a session went: terminal, page, picture, JSON"),
         (explain, "what a finding means and what to do about it"),
+        (predictions, "how well HotLoop has predicted here: predicted beside measured"),
         (whatif, "what the loop would gain if a part of it were faster"),
         (analyze, "rank the operations of a session or of a profiling report"),
     ),
@@ -49,6 +52,7 @@ CONTENTS: dict[str, tuple[tuple[click.Command, str], ...]] = {
     "Housekeeping": (
         (list_sessions, "the sessions of a folder, side by side"),
         (trace, "a session for Perfetto, speedscope or a flame graph"),
+        (calibrate, "what calls, copies and hand-overs cost on this machine"),
         (doctor, "what works on this machine, and with your script"),
     ),
 }

@@ -20,13 +20,15 @@ def read_diagnosis(
     """What a session says. A deep window's trace is folded first, once, and kept beside it. `ended`: its script ended just now,
     so that the text of its lines can be kept."""
     from ..analyse.diagnosis import diagnose
+    from ..model.history import History
+    from ..store.predictions import read_outcomes
     from ..store.reader import read_session
 
     folder = Path(path)
     if folder.is_dir():
         _keep_operators(folder)
     session = read_session(folder)
-    return diagnose(_with_sources(session) if ended else session, select, ignore)
+    return diagnose(_with_sources(session) if ended else session, select, ignore, History(read_outcomes()))
 
 
 def _with_sources(session: SessionData) -> SessionData:

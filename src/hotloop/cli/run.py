@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     metavar="WINDOW",
     help="Run torch.profiler over a few iterations: wait=2,warmup=2,active=4[,record_shapes][,gzip].",
 )
+@click.option(
+    "--no-probe", is_flag=True, help="Do not measure the script's networks at other sizes after it has ended (3 s at most)."
+)
 @click.option("--quiet", is_flag=True, help="No live line, no report on the terminal.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -52,6 +55,7 @@ def run(
     select: str | None,
     ignore: str | None,
     torch_trace: str | None,
+    no_probe: bool,
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -66,12 +70,13 @@ def run(
     """
     from ..analyse.findings.engine import check_causes
     from ..model.trace import parse_trace
+    from ..run.machine import constants_for
     from ..run.supervisor import Plan, resolve_command, run_child
 
     given: dict[str, Any] = {
         "name": name, "duration": duration, "max_iterations": max_iterations, "hooks": [] if no_hooks else split(hooks),
         "lines": None if lines is None else lines != "off", "select": split(select), "ignore": split(ignore),
-        "quiet": quiet or None,
+        "quiet": quiet or None, "probe": False if no_probe else None,
     }  # fmt: skip
     settings = read_settings(Path.cwd(), given)
     words = resolve_command(command, module)
@@ -81,8 +86,21 @@ def run(
     if trace is not None and "torch" not in settings.hooks:
         raise UsageError("--torch-trace needs the hooks for torch; leave --no-hooks away, or add torch to --hooks")
     rate = "few" if lines == "few" else "on" if settings.lines else "off"
-    plan = Plan(words, label, out, settings.duration, settings.max_iterations, settings.quiet, settings.hooks, rate, trace)
+    plan = Plan(
+        words,
+        label,
+        out,
+        settings.duration,
+        settings.max_iterations,
+        settings.quiet,
+        settings.hooks,
+        rate,
+        trace,
+        settings.probe,
+    )
     outcome = run_child(plan)
+    if settings.probe:
+        constants_for(outcome.session)
     _write_reports(outcome, settings.quiet, settings.select, settings.ignore)
     context.exit(outcome.code)
 

@@ -22,6 +22,7 @@ _TAKES: dict[str, tuple[Any, str]] = {
     "max_iterations": (int, "a whole number"),
     "lines": (bool, "true or false"),
     "quiet": (bool, "true or false"),
+    "probe": (bool, "true or false"),
 }
 
 
@@ -35,6 +36,7 @@ class Settings:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     quiet: bool = False
+    probe: bool = True
 
 
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:

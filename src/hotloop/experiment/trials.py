@@ -53,7 +53,14 @@ def run_command(command: Command, folder: Path, environment: dict[str, str], ses
     """Run it in the folder, under `hotloop run`; answers what went wrong ("" if nothing) and how long it took."""
     output = session.with_name(session.name + ".out")
     output.parent.mkdir(parents=True, exist_ok=True)
-    options = ["--quiet", "--lines", "few", "--out", str(session.resolve())]  # what is compared is disturbed least
+    options = [
+        "--quiet",
+        "--no-probe",
+        "--lines",
+        "few",
+        "--out",
+        str(session.resolve()),
+    ]  # what is compared is disturbed least
     words = [sys.executable, "-m", "hotloop", "run", *options, *command.arguments]
     begin = time.monotonic()
     code = _call(words, folder, environment, output)

@@ -38,7 +38,7 @@ def undo_parts(name: str) -> bool:
     return bool(parts)
 
 
-EVERY = 13  # of the model calls, one is looked at
+EVERY = 39  # of so many model calls, LOOK_BURST neighbours are looked at
 
 
 class Patches:
@@ -50,7 +50,8 @@ class Patches:
         self.recorder = recorder
         self.note = note
         self.session, self.trace = session, trace  # where to write, and the deep window, for those who do
-        self.look: Callable[..., None] | None = None  # at one in EVERY calls of a model; torch's integration sets it
+        # by a method's name: what looks at one in EVERY calls of it; torch's integration sets it
+        self.looker: Callable[[str], Callable[..., None]] | None = None
         self._undo: list[Callable[[], None]] = []
         self.count = 0
         self.closed = False  # nothing more is exchanged
@@ -90,10 +91,10 @@ class Patches:
         made.role = role  # for those who pickle it by value, see revive()
         return made
 
-    def waiting(self, function: Any, name: str) -> Any:
-        """The function as a known wait."""
+    def waiting(self, function: Any, name: str, after: Callable[..., Any] | None = None) -> Any:
+        """The function as a known wait; of some calls, `after` is told."""
         zone = self.recorder.zone(f"(waiting: {name})", m.WAIT, NONE, True)
-        return self.recorder.hook(function, r.SPAN, (zone, None, None, None), NONE, 0, 0, r.COUNT_NOTHING, None, 1)
+        return self.recorder.hook(function, r.SPAN, (zone, None, None, None), NONE, 0, 0, r.COUNT_NOTHING, after, EVERY)
 
     # ---- exchanging ----
 

@@ -80,7 +80,7 @@ class Classes:
         base: Any = sys.modules["torch"].nn.Module
         for name in methods:
             if not name.startswith("_") and name != "forward" and not hasattr(base, name):
-                self._models.wrap(cls, name, r.FORWARD, self._torch.look, p.EVERY)
+                self._models.wrap(cls, name, r.FORWARD, self._torch.looker(name) if self._torch.looker else None, p.EVERY)
 
     def _other(self, cls: type, methods: dict[str, Any]) -> None:
         stores = [name for name in STORES if callable(getattr(cls, name, None))]
@@ -94,7 +94,7 @@ class Classes:
 
     def _function(self, owner: Any, name: str) -> None:
         if _EVALUATES.fullmatch(name):
-            self._patches.wrap(owner, name, r.EVALUATE)
+            self._patches.wrap(owner, name, r.MAYBE_EVALUATE)
         elif _ADVANTAGES.fullmatch(name):
             self._patches.wrap(owner, name, r.ADVANTAGE)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ..model.phase import COLLECT, LEARN, STARTUP
 from ..record import imports
 from . import _patch as p
 from . import lines, reads
+from .probes import HELD
 
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
@@ -24,15 +26,21 @@ if TYPE_CHECKING:
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss", "nll_loss", "kl_div",
            "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
 _EVERY_UPDATE = 16
+_EVERY_BACKWARD = 384  # three in so many
+MOST_NODES = 2000  # of a graph; a microsecond each
 
 
 def install(patches: p.Patches, torch: Any) -> None:
     watch = _Watch(patches, torch)
-    patches.look = watch.model_called
-    patches.wrap(torch.nn.Module, "__call__", r.FORWARD, watch.model_called, p.EVERY)
+    patches.looker = watch.looker
+    patches.wrap(torch.nn.Module, "__call__", r.FORWARD, watch.looker(""), p.EVERY)
     traced = patches.part("traced")
     for name in ("tensor", "as_tensor", "from_numpy"):
-        traced.exchange(torch, name, lambda made: traced.hooked(traced.hooked(made, r.MAKE_TENSOR), r.FROM_LIST))
+        traced.exchange(
+            torch,
+            name,
+            lambda made: traced.hooked(traced.hooked(made, r.MAKE_TENSOR, watch.tensor_made, p.EVERY), r.FROM_LIST),
+        )
     for name in _LOSSES:
         if hasattr(torch.nn.functional, name):
             traced.wrap(torch.nn.functional, name, r.LOSS)
@@ -41,6 +49,7 @@ def install(patches: p.Patches, torch: Any) -> None:
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         patches.wrap(torch.nn.utils.clip_grad, name, r.CLIP_GRAD)
         patches.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
+    patches.wrap(torch.autograd, "backward", r.BACKWARD, watch.went_back, _EVERY_BACKWARD)
     _hook_steps(patches, torch.optim.Optimizer, watch)
     import copy
 
@@ -163,8 +172,13 @@ class _Watch:
         self._updates = 0
         self._batch = 0
         self._uncounted = 0  # updates whose batch size was not known yet
+        self._latest: Any = None  # the call that was looked at last: network, method, what it got, updates before it
 
-    def model_called(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
+    def looker(self, method: str) -> Callable[[tuple[Any, ...], Any, int], None]:
+        """What looks at calls of that method of networks; "": of the networks themselves."""
+        return lambda args, result, phase: self.model_called(method, args, result, phase)
+
+    def model_called(self, method: str, args: tuple[Any, ...], result: Any, phase: int) -> None:
         if self.reads is not None:
             self.reads.turn()
         tensor = self._torch.Tensor
@@ -178,12 +192,46 @@ class _Watch:
         elif phase == COLLECT and outputs:
             self._count("~collect_calls")
             self._count("~collect_grad", int(has_grad))
+            if inputs is not None and inputs.dim():
+                self._count("~collect_rows", inputs.shape[0])
         if inputs is not None:
             if inputs.device.type not in self._known_devices:
                 self._known_devices.add(inputs.device.type)
                 self._note(f"device times are read on CUDA only: work on {inputs.device.type} shows as the host's time")
             self._count("~model_calls")
             self._count("~model_double", int(inputs.dtype == self._torch.float64))
+            self._count("~threads_seen", self._torch.get_num_threads())
+            if isinstance(args[0], self._torch.nn.Module):
+                HELD.saw_call(self._torch, method, args, phase, has_grad)
+                self._look_for_repetition(method, args, phase)
+
+    def _look_for_repetition(self, method: str, args: tuple[Any, ...], phase: int) -> None:
+        """Is this the call before, once more: the same network and weights, the same tensors, unchanged?"""
+        got = tuple((a.data_ptr(), a._version, tuple(a.shape)) if isinstance(a, self._torch.Tensor) else id(a) for a in args)
+        call = method, got, sum(self._steps.values())
+        if phase == LEARN:
+            self._count("~repeats_looked")
+            self._count("~repeats", int(call == self._latest))
+        self._latest = call
+
+    def tensor_made(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
+        if isinstance(result, self._torch.Tensor):
+            self._count("~made_tensors")
+            self._count("~made_bytes", result.numel() * result.element_size())
+
+    def went_back(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
+        """How many operations a backward pass went through: the nodes of its graph, which outlives it."""
+        first = args[0] if args else None
+        roots = first if isinstance(first, (tuple, list)) else (first,)
+        waiting = [node for x in roots if (node := getattr(x, "grad_fn", None)) is not None]
+        seen = set(waiting)
+        while waiting and len(seen) < MOST_NODES:
+            for node, _ in waiting.pop().next_functions:
+                if node is not None and node not in seen:
+                    seen.add(node)
+                    waiting.append(node)
+        self._count("~graphs_looked")
+        self._count("~graph_nodes", len(seen))
 
     def updated(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         """The optimizer that has stepped most counts the updates; others step beside it."""
@@ -201,6 +249,7 @@ class _Watch:
                 self._count("samples", self._batch * self._uncounted)
                 self._uncounted = 0
             if steps % _EVERY_UPDATE == 1:
+                HELD.saw_update(args[0])
                 self._count("~update_looks")
                 self._count("~anomaly_updates", int(self._torch.is_anomaly_enabled()))
                 self._count("~torch_threads", self._torch.get_num_threads())

@@ -35,6 +35,8 @@ class Finding:
     evidence: tuple[str, ...]
     action: str
     verify: str  # the command that would prove it
+    mechanism: str = ""  # what the time it explains is spent on, see model/mechanism.py
+    changes_learning: bool = False  # the action may change what is learnt, not only how fast
 
     @property
     def share_of(self) -> str:

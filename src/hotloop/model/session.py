@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .device import DeviceProcess, Operators
+from .machine import Machine
+from .probe import Probes
 from .shard import Shard
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class SessionData:
     hooks: tuple[dict[str, str], ...] = ()  # what became of each integration: pid, integration, state, detail
     devices: tuple[DeviceProcess, ...] = ()  # of each process that used one
     operators: Operators | None = None  # of the deep window, if there was one
+    machine: Machine = field(default_factory=Machine)  # what calls, copies and hand-overs cost where it ran
+    probes: Probes = field(default_factory=Probes)  # what the script's own objects cost at other sizes
 
     @property
     def name(self) -> str:

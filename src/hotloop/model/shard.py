@@ -14,6 +14,8 @@ USER, ROOT, WAIT, PROFILER, HANDOFF, OVERFLOW, INFERRED, GARBAGE = range(8)
 KIND_NAMES = ("user", "root", "wait", "profiler", "handoff", "overflow", "inferred", "garbage")
 # What a sampled thread did: on a core or ready for one; blocked; wanting the interpreter while another thread had it.
 UNKNOWN, RUNNING, BLOCKED, WANTS_GIL = range(4)
+# What it was found at when it was looked at again a moment later: another instruction or in another state; the same as before.
+SHORT, LASTING = 1, 2
 PEAK_METHODS = {0: "not measured", 1: "kernel peak per span", 2: "end points only"}
 GC_PAUSE = "(gc pause)"  # the label of a collection of garbage: written as a wait, read as a kind of its own, for it is work
 HARMLESS_LOSSES = frozenset({"cut", "inherited", "deep"})  # worth counting, not worth a warning
@@ -121,12 +123,13 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a function."""
+    """A line of a function, and of that the expression that was at work, where it is known."""
 
     file: str = ""
     function: str = ""
     line: int = 0
     first_line: int = 0  # of the function; 0: not known
+    columns: tuple[int, int] = field(default=(0, 0), compare=False)  # of the expression, in bytes; on one line, or (0, 0)
 
 
 class Env(NamedTuple):
@@ -148,11 +151,12 @@ class Sample(NamedTuple):
     early: bool  # before the training loop began
     state: int = UNKNOWN
     holds_gil: bool = False  # the thread had the interpreter
+    call: int = UNKNOWN  # SHORT or LASTING
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What the stack sampler saw: counts of (stack, path, track, early, state, holds_gil)."""
+    """What the stack sampler saw: counts of (stack, path, track, early, state, holds_gil, call)."""
 
     interval_ns: int = 0
     ticks: int = 0

@@ -8,9 +8,11 @@ from typing import Any
 from ..analyse.diagnosis import Diagnosis
 from ..analyse.environments import Environment
 from ..analyse.iterations import Iterations
+from ..analyse.limits import verdict
 from ..analyse.trend import Trend
 from ..model import shard as m
 from ..model.ledger import Balance
+from ..model.phase import phase_name
 from ..model.sheet import Sheet
 from ..store.findings import finding_data
 from .devices import device_data, operator_data, reads_data
@@ -28,6 +30,7 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
         "session": diagnosis.path,
         **pick(diagnosis, "name sps sps_latest learners counters resources"),
         **seconds(diagnosis, "wall loop"),
+        "facts": diagnosis.facts,
         "coverage": diagnosis.numbers.coverage,
         "operations": [asdict(row) for row in operation_rows(diagnosis)],
         "waits": [asdict(row) for row in operation_rows(diagnosis, (m.WAIT,))],
@@ -37,6 +40,9 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
         "owners": {name: ns / 1e9 for name, ns in diagnosis.owners.items()},
         "findings": [finding_data(f) for f in diagnosis.findings],
         "phases": phases_data(diagnosis),
+        "mechanisms": {name: ns / 1e9 for name, ns in diagnosis.limits.mechanisms.items()},
+        "headroom": headroom_data(diagnosis),
+        "probes": probes_data(diagnosis),
         "direct_coverage": diagnosis.numbers.measured_share,
         "inferred_share": diagnosis.numbers.inferred_share,
         "startup_s": diagnosis.phases.startup_ns / 1e9,
@@ -61,6 +67,42 @@ def report_data(diagnosis: Diagnosis) -> dict[str, Any]:
             "died": list(q.died),
             "problems": list(q.problems),
         },
+    }
+
+
+def headroom_data(diagnosis: Diagnosis) -> dict[str, Any]:
+    """How many times as fast the loop could be: with learning unchanged, and with more samples per call."""
+    limits = diagnosis.limits
+    said, _ = verdict(limits, diagnosis.findings)
+    return {
+        "learning_unchanged": limits.headroom,
+        "more_per_call": limits.batched,
+        "minibatch": limits.minibatch,
+        "verdict": said,
+    }
+
+
+def probes_data(diagnosis: Diagnosis) -> dict[str, Any]:
+    """What the script's own objects cost at other sizes, in seconds."""
+    probes = diagnosis.session.probes
+    return {
+        "seconds": probes.seconds,
+        "threads": probes.threads,
+        "curves": [
+            pick(c, "network method mean_rows rows grad parameter_bytes")
+            | {
+                "phase": phase_name(c.phase),
+                "points": [[p.rows, p.ns / 1e9, p.spread_ns / 1e9] for p in c.points],
+                "variants": {name: ns / 1e9 for name, ns in c.variants.items()},
+            }
+            for c in probes.curves
+        ],
+        "optimizers": [
+            pick(o, "name tensors size_bytes")
+            | {"s": o.ns / 1e9, "variants": {name: ns / 1e9 for name, ns in o.variants.items()}}
+            for o in probes.optimizers
+        ],
+        "notes": list(probes.notes),
     }
 
 

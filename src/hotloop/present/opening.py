@@ -12,13 +12,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..analyse.diagnosis import Diagnosis
+from ..analyse.limits import Limit, verdict
 from ..analyse.phases import BETWEEN
 from ..model.finding import CRITICAL, NOTE, WARNING, Finding
 from ..model.ledger import WAITING
+from ..model.phase import phase_name
 from ..model.sheet import SPAN
 from ..printing.text import escape, shorten
 from .drawing import FAINT, FILL, INFERRED, STYLE, draw_bar, fold_text, join_facts, make_table
-from .loop import LoopRow, ShownLine, fold_rows, inferred_share, list_rows, show_lines, waiting_share
+from .loop import NO_PHASE, LoopRow, ShownLine, fold_rows, inferred_share, list_rows, show_lines, waiting_share
 from .units import count_text, duration_text, share_text
 
 FINDINGS_SHOWN, EVIDENCE_SHOWN, LINES_SHOWN, OTHER_LINES_SHOWN, PARTS_SHOWN = 5, 3, 10, 4, 8
@@ -34,10 +36,24 @@ def opening(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
         sections.append(_findings(diagnosis, width))
     if rows:
         sections.append(_phases(diagnosis, rows, width))
+        sections.append(_limits(diagnosis, width))
     return sections + _lines(diagnosis, width)
 
 
 # ---- findings ----
+
+
+def verdict_text(diagnosis: Diagnosis) -> str:
+    """The first sentence of a report: how much is open and by what; of a run without a culprit, where its time goes."""
+    said, best = verdict(diagnosis.limits, diagnosis.findings)
+    has_begun = diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")
+    return (
+        escape(said)
+        if best is not None
+        else f"{escape(said)}: {nothing_text(diagnosis)}"
+        if has_begun
+        else nothing_text(diagnosis)
+    )
 
 
 def nothing_text(diagnosis: Diagnosis) -> str:
@@ -79,8 +95,7 @@ def place_text(finding: Finding) -> str:
 def _findings(diagnosis: Diagnosis, width: int) -> RenderableType:
     findings = diagnosis.findings
     rows: list[RenderableType] = [Text("FINDINGS", style="bold")]
-    if all(f.severity == NOTE for f in findings):
-        rows += fold_text(nothing_text(diagnosis), width, "  ", "  ")
+    rows += fold_text(verdict_text(diagnosis), width, "  ", "  ", "bold")
     for number, finding in enumerate(findings[:FINDINGS_SHOWN], 1):
         rows += _finding(finding, number, width, evidence=EVIDENCE_SHOWN if number == 1 else 1)
     for finding in findings[FINDINGS_SHOWN:]:
@@ -143,6 +158,50 @@ def _phases(diagnosis: Diagnosis, rows: Sequence[LoopRow], width: int) -> Render
         "outside its measured parts; its phase follows from the calls around it and the lines seen there."
     )
     return Group(table, key, *fold_text(note, width, "  ", "  ", FAINT), "")
+
+
+def _limits(diagnosis: Diagnosis, width: int) -> RenderableType:
+    """Phase by phase: what its time is spent on, and what would be left of it."""
+    table = make_table("LIMITS", "time", "limit", "headroom", room=24, gap=2)
+    table.add_column("spent on", no_wrap=True, width=max(20, width - 56))
+    for row in limit_rows(diagnosis):
+        most = sorted(row.mechanisms.items(), key=lambda item: -item[1])
+        spent = ", ".join(f"{name} {ns / row.ns * 100:.0f} %" for name, ns in most if ns * 20 >= row.ns)
+        table.add_row(
+            Text(escape(row.name) or NO_PHASE), duration_text(row.ns), duration_text(row.limit_ns), f"{row.headroom:.2f} ×",
+            Text(shorten(spent, max(20, width - 56))),
+        )  # fmt: skip
+    lines = fold_text(headroom_text(diagnosis), width, "  ", "  ")
+    for text in curve_texts(diagnosis):
+        lines += fold_text(text, width, "  ", "    ", FAINT)
+    return Group(table, *lines, "")
+
+
+def limit_rows(diagnosis: Diagnosis) -> list[Limit]:
+    """The phases that are long enough for a row of their own."""
+    return [row for row in diagnosis.limits.phases if row.ns * 1000 >= _LEAST_SHARE * diagnosis.phases.loop_ns]
+
+
+def headroom_text(diagnosis: Diagnosis) -> str:
+    limits = diagnosis.limits
+    said = f"headroom of the loop: {limits.headroom:.2f} × with learning unchanged"
+    if limits.batched >= limits.headroom + 0.05:
+        said += f", {limits.batched:.2f} × with more samples per call (more environments, larger minibatches)"
+        said += ", which may change what is learnt"
+    return said
+
+
+def curve_texts(diagnosis: Diagnosis) -> list[str]:
+    """The networks, one sentence each: what a call costs, and what it would cost with more rows."""
+    said = []
+    for curve in diagnosis.session.probes.curves:
+        what = f"{escape(curve.network)}{'.' + escape(curve.method) if curve.method else ''}"
+        points = [p for p in curve.points if p.rows in (curve.rows, 8 * curve.rows, 16 * curve.rows)]
+        costs = ", ".join(f"{duration_text(round(p.ns))} for {p.rows} row{'s' * (p.rows != 1)}" for p in points)
+        said.append(
+            f"{phase_name(curve.phase)}, {what}: {costs} (measured after the run{', with its backward pass' * curve.grad})"
+        )
+    return said
 
 
 def _mix(row: LoopRow) -> dict[str, int]:

@@ -29,6 +29,9 @@ class PhaseRow:
     direct_s: float  # measured
     inferred_s: float  # between measured calls
     waiting_s: float  # of the direct time
+    mechanisms: dict[str, float]  # seconds by what they were spent on; they add up to the total
+    limit_s: float  # what would be left without what the findings name, with learning unchanged
+    batched_s: float  # ... and with more samples per call, which may change what is learnt
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class LineRow:
     track: int
     inner: str  # what was most often at work below it
     text: str
+    mechanism: str  # what most of its samples were spent on
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,14 @@ def seconds(x: object, names: str) -> dict[str, Any]:
 
 def phase_rows(d: Diagnosis) -> list[PhaseRow]:
     return [
-        PhaseRow(p.name or NONE, _share(p.total_ns, d.phases.loop_ns), **seconds(p, "total direct inferred waiting"))
-        for p in d.phases.phases
+        PhaseRow(
+            p.name or NONE,
+            _share(p.total_ns, d.phases.loop_ns),
+            **seconds(p, "total direct inferred waiting"),
+            mechanisms={name: ns / 1e9 for name, ns in limit.mechanisms.items()},
+            **seconds(limit, "limit batched"),
+        )
+        for p, limit in zip(d.phases.phases, d.limits.phases, strict=True)
     ]
 
 
@@ -143,6 +153,7 @@ def line_rows(d: Diagnosis) -> list[LineRow]:
             phase=phase_name(x.phase) or NONE,
             process=x.shard,
             text=text_of(d.sources, x),
+            mechanism=x.spent[0][0] if x.spent else "",
         )
         for x in d.lines
     ]

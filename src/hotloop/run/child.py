@@ -11,6 +11,7 @@ import json
 
 import hotloop.api  # reads HOTLOOP_SESSION and joins it
 
+from ..integrations import probes
 from ..integrations.install import Hooks
 from ..record.backend import recorder
 from ..store.schema import SESSION_FILE
@@ -23,6 +24,9 @@ def install_hooks() -> None:
         return
     options = json.loads((session / SESSION_FILE).read_bytes()).get("options", {})
     names = options.get("hooks", "")
+    if options.get("probe") is True:
+        probes.HELD.session, probes.HELD.on = str(session), True
+        hotloop.api.get_profiler().after_all = probes.run
     if names:
         deep = options.get("torch_trace") if hotloop.api.is_root() else None  # one window, in the main process
         trace = None

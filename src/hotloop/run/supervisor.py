@@ -49,6 +49,7 @@ class Plan:
     hooks: tuple[str, ...] = field(default_factory=all_hooks)
     lines: str = "on"  # on, few or off
     trace: TraceSettings | None = None
+    probe: bool = True
     stdout: int | None = None  # a descriptor for what the script prints, in place of ours
 
 
@@ -245,6 +246,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "options": {
             "hooks": ",".join(plan.hooks),
             "adapters": {name: where for name, where in installed_adapters().items() if name in plan.hooks},
+            "probe": plan.probe,
             **sampling_options(plan.lines),
             **({"torch_trace": plan.trace.as_dict()} if plan.trace is not None else {}),
         },

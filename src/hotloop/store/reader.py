@@ -23,7 +23,11 @@ from ..model.shard import WAIT, Shard
 from . import schema as s
 from .blocks import walk
 from .devices import read_devices
+from .machine import MACHINE_FILE, read_machine
+from .machine import MOST_BYTES as MOST_MACHINE_BYTES
 from .operators import MOST_OPS_BYTES, OPS_FILE, read_ops
+from .probes import MOST_BYTES as MOST_PROBES_BYTES
+from .probes import PROBES_FILE, read_probes
 from .shard import decode
 from .sources import SOURCES_FILE, read_sources
 from .system import SYSTEM_FILE, read_samples, summarise
@@ -76,6 +80,8 @@ def read_session(path: str | os.PathLike[str]) -> SessionData:
         directory, meta, tuple(shards), processes, _merge_events(tables), tuple(problems), samples,
         read_sources(_read_optional(directory / SOURCES_FILE, MAX_META_BYTES)), _read_hooks(directory / s.HOOKS_FILE),
         read_devices(directory, _read_file), read_ops(_read_optional(directory / OPS_FILE, MOST_OPS_BYTES)),
+        read_machine(_read_optional(directory / MACHINE_FILE, MOST_MACHINE_BYTES)),
+        read_probes(_read_optional(directory / PROBES_FILE, MOST_PROBES_BYTES)),
     )  # fmt: skip
 
 

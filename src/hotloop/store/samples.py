@@ -17,9 +17,14 @@ _DEEPEST = 200
 def read_places(d: Blocks) -> tuple[m.Place, ...]:
     """The lines the sampler saw."""
     return tuple(
-        m.Place(d.name(file, file_bytes), d.name(function, function_bytes), line, first_line)
-        for file, file_bytes, function, function_bytes, line, first_line, _ in d.items(s.PLACES)
+        m.Place(d.name(file, file_bytes), d.name(function, function_bytes), line, first_line, _columns(column, ends))
+        for file, file_bytes, function, function_bytes, line, first_line, column, ends in d.items(s.PLACES)
     )
+
+
+def _columns(column: int, ends: int) -> tuple[int, int]:
+    """Of an expression on one line, counted from 0; (0, 0) where it is on several, or not known."""
+    return (column - 1, ends - 1) if 0 < column < ends <= 0xFFFF else (0, 0)
 
 
 def read_samples(d: Blocks, paths: int, tracks: int) -> m.Samples:
@@ -40,11 +45,11 @@ def read_samples(d: Blocks, paths: int, tracks: int) -> m.Samples:
     counts = []
     for stack, path, track, count in d.items(s.SAMPLES):
         early, holds_gil = bool(path & s.SAMPLE_EARLY), bool(path & s.SAMPLE_HOLDS_GIL)
-        state, path = path >> s.SAMPLE_STATE_SHIFT & 3, path & s.SAMPLE_PATH_MASK
+        state, call, path = path >> s.SAMPLE_STATE_SHIFT & 3, path >> s.SAMPLE_CALL_SHIFT & 3, path & s.SAMPLE_PATH_MASK
         if stack >= len(stacks) or path >= paths or (track >= tracks and track != U32):
             bad += 1
         elif count:
-            counts.append(m.Sample(stack, path, -1 if track == U32 else track, count, early, state, holds_gil))
+            counts.append(m.Sample(stack, path, -1 if track == U32 else track, count, early, state, holds_gil, call))
     d.left_out(bad, "stack samples refer to what is not there and are left out")
     return m.Samples(
         interval_ns=d.word(s.H_SAMPLE_NS, MAX_NS, "interval of the sampler"),

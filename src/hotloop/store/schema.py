@@ -158,12 +158,14 @@ STATE_DEPTH_MASK = (1 << 24) - 1
 EVENT_WORDS = 4
 EVENT_SEGMENT = 1  # one running stretch of a generator
 
-# Stack samples: a place is a line of a function, a stack a place below another stack.
+# Stack samples: a place is an instruction of a function, a stack a place below another stack. The columns of the instruction's
+# text are in bytes of UTF-8, plus one; `ends`: low 16 bits the column behind it, above them how many lines further down.
 PLACE_WORDS, STACK_WORDS, SAMPLE_WORDS = 6, 1, 2  # a sample's track 2^32 - 1: a thread without spans
 SAMPLE_EARLY = 1 << 31  # of the path: before the training loop began
 SAMPLE_HOLDS_GIL = 1 << 30  # of the path: the thread had the interpreter
 SAMPLE_STATE_SHIFT = 28  # of the path, two bits: what the thread did (model/shard.py); 0 in older sessions: unknown
-SAMPLE_PATH_MASK = (1 << SAMPLE_STATE_SHIFT) - 1
+SAMPLE_CALL_SHIFT = 26  # of the path, two bits: how long its innermost instruction ran (model/shard.py); 0: unknown
+SAMPLE_PATH_MASK = (1 << SAMPLE_CALL_SHIFT) - 1
 
 # Iterations: rows of variable length in one of two blocks.
 ROW_WORDS, ENTRY_WORDS = 4, 2  # an entry: path, calls and self time; or counter, 0 and increment
@@ -172,11 +174,13 @@ ROW_WORDS, ENTRY_WORDS = 4, 2  # an entry: path, calls and self time; or counter
 MAX_LABELS = MAX_ZONES = 16384
 READING_MOST_NS = 50_000  # a reading of the kernel takes no more: the rest is a wait for others
 ITERATION_LEAST_NS = 20_000_000  # loops that learn after every step would otherwise write thousands of rows a second
+LOOK_BURST = 3  # calls in a row that are looked at where not all are: whether one repeats the other shows in neighbours only
 PENDING = 32  # model calls of a track whose phase is open
 ASKED_MOST = 4  # environments that are searched for another one
 INSIDE_LEAST, WATCHED_MOST = 8, 64  # steps within another's until an environment is a part of it, or is not for good
 DEEPEST, MOST_NAME = 120, 1024  # of sampled stacks, and of the names in them
 SLOWER_EVERY, SLOWEST = 4096, 8  # a long run needs no more samples, only later ones
+LASTS_NS = 40_000  # a running thread is looked at again after this time, twice: by then a call without much work has ended
 
 # Records. A field is a word; `a|b` are the two halves of one, low half first; `a:d` is a float, `a:I*3` three halves, `a*3`
 # three words, `a:Rec` a record. Of those with a prefix, the words are named above: these differ from their names.
@@ -239,7 +243,7 @@ RECORDS["TrackRec"] = _named("T_", TRACK_WORDS)
 RECORDS["EventRec"] = "start dur path|track iteration|flags"
 RECORDS["RowRec"] = "first|merged start_ns end_ns entries|counters"
 RECORDS["EntryRec"] = "key|calls value"
-RECORDS["PlaceRec"] = "file file_bytes function function_bytes line|first_line reserved"
+RECORDS["PlaceRec"] = "file file_bytes function function_bytes line|first_line column|ends"
 RECORDS["StackRec"] = "parent_plus_one|place"
 RECORDS["SampleRec"] = "stack|path track|count"
 

@@ -7,26 +7,34 @@ explains (an env step that is slow because it draws) is taken from the general o
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import pkgutil
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from ...model.finding import Finding
+from ...model.finding import WARNING_GAIN, Finding, Gain
 from ...model.session import SessionData
+from ..limits import Claim
 from . import causes as folder
 from .evidence import Evidence
-from .rule import Candidate, predict
+from .places import NO_REGION, Region, regions
+from .rule import Candidate, main_mechanism, predict, total
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
 
+LITTLE = 1.15  # below it, a run is called healthy
+GENERAL = frozenset({"hot-code", "dispatch-bound", "bandwidth-bound", "wait-bound"})
 # Without phases all is known from samples. Of this many, a place with a tenth of the time is seen 3 ± 1.7 times.
 LEAST_SAMPLES = 30
+LEAST_EXPLAINED = 1 / 3  # of a region, by the cause that then names all of it
+FEW_SAMPLES = 8  # of what a finding is about: 8 ± 2.8 of them, so its share is known to a third at best
 
 
 def causes() -> dict[str, ModuleType]:
@@ -47,20 +55,63 @@ def check_causes(names: Iterable[str]) -> None:
             raise UsageError(f"{name} is no cause; `hotloop explain` lists them")
 
 
-def find_findings(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Collection[str] = ()) -> tuple[Finding, ...]:
-    """What slows this run down, largest gain first."""
+def find_claims(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Collection[str] = ()) -> tuple[Claim, ...]:
+    """What slows this run down, largest gain first, with the time each explains."""
     if not _has_begun(diagnosis):
         return ()  # what was seen is importing and setting up
-    evidence = Evidence(diagnosis)
-    claimed: set[int] = set()
-    findings = []
+    evidence = diagnosis.evidence
+    evidence.claimed.clear()
+    found: list[tuple[str, ModuleType, Candidate]] = []
+    widened = False
     for name, module in causes().items():
         if name in ignore or (select and name not in select):
             continue
-        found = _claim(module.find(evidence), evidence, claimed)
-        if found is not None:
-            findings.append(_finding(name, module.ACTION, found, evidence))
-    return tuple(sorted(findings, key=lambda f: -f.gain.mid))
+        if name in GENERAL and not widened:
+            found, widened = _widen(found, evidence), True
+        said = module.find(evidence)
+        for candidate in said if isinstance(said, Iterable) else (said,):  # a general cause may be at several places
+            kept = _claim(candidate, evidence)
+            if kept is not None:
+                found.append((name, module, kept))
+    claims = [Claim(_finding(name, module, kept, evidence), kept.slices) for name, module, kept in found]
+    return tuple(sorted(claims, key=lambda claim: _rank(claim.finding)))
+
+
+def _widen(found: list[tuple[str, ModuleType, Candidate]], e: Evidence) -> list[tuple[str, ModuleType, Candidate]]:
+    """A rewrite replaces a whole loop, not only the calls in it that gave a cause its name. So the cause that explains most of
+    a region takes the rest of it, and what other causes of this kind explain there."""
+    region_of = regions(e)
+    owner = {x.index: i for i, (_, _, c) in enumerate(found) for x in c.slices}
+    rewriting = {i for i, (_, module, c) in enumerate(found) if getattr(module, "REWRITES", False) and c.share is None}
+    parts: dict[Region, Counter[int]] = defaultdict(Counter)
+    for piece in e.slices:
+        if piece.index in region_of:
+            parts[region_of[piece.index]][owner.get(piece.index, -1)] += round(piece.ns)
+    takes = {}
+    for region, by in parts.items():
+        most, ns = max(((i, ns) for i, ns in by.items() if i in rewriting), key=lambda x: x[1], default=(-1, 0))
+        if ns >= LEAST_EXPLAINED * sum(by.values()):
+            takes[region] = most
+    for piece in e.slices:
+        new, old = takes.get(region_of.get(piece.index, NO_REGION), -1), owner.get(piece.index, -1)
+        if new >= 0 and (old < 0 or old in rewriting):
+            owner[piece.index] = new
+            e.claimed.add(piece.index)
+    widened = []
+    for i, (name, module, c) in enumerate(found):
+        slices = tuple(x for x in e.slices if owner.get(x.index) == i)
+        if not c.slices or total(slices) >= 0.5 * total(c.slices):
+            widened.append((name, module, replace(c, slices=slices) if i in rewriting else c))
+    return widened
+
+
+def _rank(finding: Finding) -> tuple[int, float]:
+    """The largest gain first; what may change what is learnt has to gain more to come before what does not. Then what cannot be
+    told as a gain (memory that grows, a slow start), and last what gains little: a place told by its mechanism alone counts as
+    that below a warning."""
+    worth = -math.log(finding.gain.mid) * (0.7 if finding.changes_learning else 1.0)
+    least = WARNING_GAIN if finding.cause in GENERAL else LITTLE
+    return 0 if finding.gain.mid >= least else 1 if finding.gain.mid <= 1 else 2, worth
 
 
 def _has_begun(diagnosis: Diagnosis) -> bool:
@@ -73,29 +124,34 @@ def _has_begun(diagnosis: Diagnosis) -> bool:
     return seen >= LEAST_SAMPLES and bool(work or diagnosis.iterations_closed)
 
 
-def _claim(candidate: Candidate | None, e: Evidence, claimed: set[int]) -> Candidate | None:
+def _claim(candidate: Candidate | None, e: Evidence) -> Candidate | None:
     """What is left of a candidate after those before it have taken theirs."""
     if candidate is None or not candidate.slices:
         return candidate
-    left = tuple(x for x in candidate.slices if x.index not in claimed)
+    left = tuple(x for x in candidate.slices if x.index not in e.claimed)
     before, after = e.share(candidate.slices), e.share(left)
     if before <= 0 or after < 0.5 * before or after < 0.04:
         return None
-    claimed.update(x.index for x in left)
+    e.claimed.update(x.index for x in left)
     if after >= 0.99 * before:
         return candidate
     share = candidate.share * after / before if candidate.share is not None else None
     return replace(candidate, slices=left, share=share)
 
 
-def _finding(cause: str, action: str, c: Candidate, e: Evidence) -> Finding:
+def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Finding:
     share = c.share if c.share is not None else e.share(c.slices)
-    gain = c.gain or predict(share, c.removes, c.extra)
+    gain = e.diagnosis.history.correct(cause, c.gain or predict(share, c.removes, c.extra))
+    seen = sum(x.samples for x in c.slices)
+    if 0 < seen < FEW_SAMPLES and all(x.samples for x in c.slices):
+        gain = Gain(1.0, 1.0, gain.high)  # one sample more or less would change it: no prediction
+        c = replace(c, evidence=(f"only {seen} samples were taken there: run it for longer for a prediction", *c.evidence))
     file = shown_file(c.where.file, e.session)
     return Finding(
         cause=cause, title=c.title, span=c.span, file=file, line=c.where.line,
         function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=c.evidence,
-        action=c.action or action, verify=verify_command(e.session, file),
+        action=c.action or module.ACTION, verify=verify_command(e.session, file), mechanism=main_mechanism(c.slices),
+        changes_learning=getattr(module, "CHANGES_LEARNING", False),
     )  # fmt: skip
 
 

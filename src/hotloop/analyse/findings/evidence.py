@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from ...model import phase as ph
 from ...model import shard as m
 from ...model.code import is_yours
+from ...model.probe import Curve
 from ..environments import Environment
 from ..lines import Stack, guess_phase, phases_of_lines, plain_function
+from ..mechanisms import Shares
 from ..owners import ENV, FRAMEWORK, YOURS, known_owners, owner_of
 from .growth import Growing, growing_labels
 
@@ -36,6 +38,12 @@ class Slice:
     phase: int
     kind: int
     labels: tuple[str, ...]  # of the spans it is in, outermost first
+    mechanisms: Shares = ()  # what its time was spent on; they add up to 1
+    samples: int = 0  # that it stands for; 0: its time is known from its span alone
+
+    def part(self, mechanism: str) -> float:
+        """Of its time, what was spent so."""
+        return sum(share for name, share in self.mechanisms if name == mechanism)
 
     @property
     def label(self) -> str:
@@ -57,10 +65,12 @@ class Evidence:
         self.loop_ns = max(1, diagnosis.phases.loop_ns - diagnosis.phases.profiler_ns)
         self.stacks = diagnosis.stacks
         self.owners = known_owners(diagnosis.hooks)
+        self.mechanisms = diagnosis.mechanisms
         self.counters, self.facts = diagnosis.counters, diagnosis.facts
         self.env_steps = self.counters.get("env_steps", 0)
         self.updates = self.counters.get("updates", 0)
         self.slices = self.lane(0, self.main_track)
+        self.claimed: set[int] = set()  # slices that a cause has explained; the engine keeps it
 
     # ---- slices ----
 
@@ -80,8 +90,12 @@ class Evidence:
             (between if tree[stack.branch].kind in (m.ROOT, m.INFERRED) else seen[stack.branch]).append(stack)
         slices: list[Slice] = []
 
-        def add(places: tuple[m.Place, ...], branch: int, ns: float, phase: int) -> None:
-            slices.append(Slice(len(slices), places, branch, ns, phase, tree[branch].kind, self.labels_of(branch)))
+        def add(stack: Stack | None, branch: int, ns: float, phase: int) -> None:
+            places, shares = (stack.places, self.mechanisms.of(stack)) if stack else ((), self.mechanisms.decide(branch, ()))
+            count = stack.count if stack else 0
+            slices.append(
+                Slice(len(slices), places, branch, ns, phase, tree[branch].kind, self.labels_of(branch), shares, count)
+            )
 
         gap = 0
         root = next((i for i, b in enumerate(tree) if b.kind == m.ROOT), 0)
@@ -94,14 +108,14 @@ class Evidence:
                 continue
             total = sum(x.count for x in seen[at])
             if not total:
-                add((), at, ns, branch.phase)
+                add(None, at, ns, branch.phase)
             for stack in seen[at]:
-                add(stack.places, at, ns * stack.count / total, branch.phase)
+                add(stack, at, ns * stack.count / total, branch.phase)
         total = sum(x.count for x in between)
         for stack in between:
-            add(stack.places, root, gap * stack.count / total, guess_phase(stack.places, known, blocks))
+            add(stack, root, gap * stack.count / total, guess_phase(stack.places, known, blocks))
         if gap and not total:
-            add((), root, gap, 0)
+            add(None, root, gap, 0)
         return tuple(slices)
 
     def labels_of(self, branch: int) -> tuple[str, ...]:
@@ -118,6 +132,31 @@ class Evidence:
         """Slices in a span of one of these labels; `env_step` stands for the label of any phase."""
         wanted = set(names)
         return [x for x in self.slices if any(label in wanted or label.rpartition("/")[2] in wanted for label in x.labels)]
+
+    @property
+    def left(self) -> list[Slice]:
+        """What no cause has explained yet."""
+        return [x for x in self.slices if x.index not in self.claimed]
+
+    @cached_property
+    def turns(self) -> int:
+        """How often the loop went round at its finest: steps of the environments together, and updates."""
+        return max(1, (self.step_calls or self.env_steps) + self.updates)
+
+    @cached_property
+    def step_calls(self) -> int:
+        """How often the learner stepped its environments, however many at once."""
+        return self.calls_of("collect/env_step")
+
+    def curve(self, phase: int) -> Curve | None:
+        """What the network that was called most in a phase costs at other sizes."""
+        curves = [c for c in self.session.probes.curves if c.phase == phase]
+        return max(curves, key=lambda c: c.seen, default=None)
+
+    def calls_of(self, *names: str) -> int:
+        """Of these labels, in the learner's process."""
+        learner = self.session.shards[0]
+        return sum(node.count for node in learner.nodes if learner.label_of(node.path).name in names)
 
     def where(self, test: Callable[[Slice], bool]) -> list[Slice]:
         return [x for x in self.slices if test(x)]
@@ -143,6 +182,10 @@ class Evidence:
 
     def loops_around(self, place: m.Place) -> list[str]:
         """The headers of the loops a line is in, within its function, innermost first."""
+        return [header for header, _, _ in self.loop_blocks(place)]
+
+    def loop_blocks(self, place: m.Place) -> list[tuple[str, int, int]]:
+        """The loops a line is in, within its function, innermost first: header, first and last line of the body."""
         source = self.session.sources.get(place.file)
         if source is None:
             return []
@@ -154,7 +197,7 @@ class Evidence:
                     "",
                 )
                 if re.match(r"\s*(async\s+)?(for|while)\b", header):
-                    found.append(header.strip())
+                    found.append((header.strip(), first, last))
         return found
 
     @staticmethod

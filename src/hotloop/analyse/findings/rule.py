@@ -7,6 +7,7 @@ high: nearly twice that, and the cost that came with it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,15 @@ def claim(
     where = where or e.blame(slices, inside, held)
     said = [text.format(share=percent(share), function=function_name(where)) for text in (title, *evidence)]
     return Candidate(said[0], where, span, tuple(slices), removes=removes, extra=extra, evidence=tuple(said[1:]))
+
+
+def main_mechanism(slices: Iterable[Slice]) -> str:
+    """What most of this time was spent on; "" without any."""
+    spent: Counter[str] = Counter()
+    for piece in slices:
+        for name, share in piece.mechanisms:
+            spent[name] += piece.ns * share  # type: ignore[assignment]
+    return spent.most_common(1)[0][0] if spent else ""
 
 
 def percent(share: float) -> str:

@@ -23,6 +23,7 @@ from ..sentences import end_text, hook_notes, replay_ratio
 from ..tables import pick
 from ..units import round_parts
 from .devices import device_data, operators_data
+from .limits import limits_data
 from .loop import findings_data, lines_data, phases_data
 from .names import Names, show
 from .series import history_data, round_number
@@ -63,6 +64,7 @@ def page_data(diagnosis: Diagnosis, limits: Limits) -> dict[str, Any]:
         "notes": _notes(diagnosis, limits.notes),
         "findings": findings_data(diagnosis),
         "phases": phases_data(diagnosis),
+        "limits": limits_data(diagnosis),
         "lines": lines_data(diagnosis, limits.lines),
         "totals": totals_data(diagnosis.sheet),
         "owners": _owners(diagnosis),

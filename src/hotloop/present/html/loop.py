@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...analyse.diagnosis import Diagnosis
-from ...model.finding import NOTE
 from ..loop import LoopRow, ShownLine, inferred_share, list_rows, show_lines, waiting_share
-from ..opening import nothing_text, span_text
+from ..opening import span_text, verdict_text
 from ..tables import pick
 from .names import show
 
@@ -23,9 +22,8 @@ def findings_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
     findings = diagnosis.findings
     if not (findings or diagnosis.phases.known):
         return None
-    quiet = all(finding.severity == NOTE for finding in findings)
     return {
-        "nothing": show(nothing_text(diagnosis), 600) if quiet else "",
+        "verdict": show(verdict_text(diagnosis), 600),
         "rows": [
             {
                 "severity": f.severity,

@@ -18,7 +18,8 @@ from .plain import hash_of, read_asset
 
 MAX_BYTES = 1_500_000  # what a mail or a code review takes without a thought
 SCRIPTS = (
-    "base.js", "loop.js", "sheet.js", "icicle.js", "blocks.js", "timeline.js", "series.js", "device.js", "tables.js", "main.js",
+    "base.js", "loop.js", "limits.js", "sheet.js", "icicle.js", "blocks.js", "timeline.js", "series.js", "device.js",
+    "tables.js", "main.js",
 )  # fmt: skip
 _MARK = re.compile(r"%%(policy|style|data|script)%%")
 

@@ -360,6 +360,7 @@ static void count_step(Track *track, uint64_t gen, Env *env, PyObject *object, P
         env->held_steps += (uint64_t)n;
         env->held_episodes += episodes;
     } else if (track->within_phase == PHASE_EVAL) {
+        g.eval_counted++;
         do_count(g.eval_steps, n, 1);
     } else {
         sh.head->counters[COUNTER_ENV_STEPS].total += (uint64_t)n;

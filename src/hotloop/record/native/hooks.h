@@ -142,7 +142,7 @@ COLD static void call_after(Hooked *hooked, PyObject *const *args, size_t nargs,
     if (self->gen == page->gen) charge(self, now());
 }
 #define AFTER(phase) \
-    if (hooked->after && ++hooked->calls % hooked->every == 0) call_after(hooked, args, nargs, result, phase)
+    if (hooked->after && ++hooked->calls % hooked->every < LOOK_BURST) call_after(hooked, args, nargs, result, phase)
 
 /* An env step of work that was handed over: for those who wait for it, this is the event. */
 static void tell_waiting(Track *track, uint32_t event) {
@@ -344,7 +344,7 @@ static PyObject *call_model(Hooked *hooked, Track *track, PyObject *const *args,
 }
 
 static PyObject *call_span(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
-    uint64_t gen = track->gen;
+    uint64_t gen = track->gen, evaluated = g.eval_counted;
     if (hooked->event) event_begins(track, hooked->event);
     if (UNLIKELY(!g.in_loop) && hooked->inside & IN_LEARN) begin_loop(track);
     uint32_t before = track->inside, phase = track->within_phase;
@@ -358,6 +358,7 @@ static PyObject *call_span(Hooked *hooked, Track *track, PyObject *const *args, 
     track->within_phase = phase;
     if (track->gen != gen || gen != page->gen) return result;
     if (hooked->role == ROLE_PHASE) resolve(track, phase ? phase : hooked->event);
+    if (UNLIKELY(hooked->counts == COUNT_EVAL_STEPS) && result && g.eval_counted == evaluated) hooked->call = call_aside;
     if (result) {
         count_done(hooked, track);
         AFTER(track->phase);

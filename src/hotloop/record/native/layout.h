@@ -9,9 +9,10 @@ enum { BUCKETS = 160, VERSION = 1, BLOCK_BYTES = 65536, BLOCK_WORDS = 8192, HEAD
     FLAG_HELD_ACROSS_YIELD = 1, FLAG_OWNS = 4, FLAG_PHASE_SHIFT = 8, FLAG_AFTER_SHIFT = 12, FLAG_PHASE_MASK = 15,
     PATH_WORDS = 4, NODE_WORDS = 96, HIST_BUCKETS = 160, TRACK_WORDS = 512, TRACK_FRAMES = 240, STATE_ENTERED_SHIFT = 24,
     STATE_DEPTH_MASK = 16777215, EVENT_WORDS = 4, EVENT_SEGMENT = 1, PLACE_WORDS = 6, STACK_WORDS = 1, SAMPLE_WORDS = 2,
-    SAMPLE_HOLDS_GIL = 1073741824, SAMPLE_STATE_SHIFT = 28, SAMPLE_PATH_MASK = 268435455, ROW_WORDS = 4, ENTRY_WORDS = 2,
-    MAX_LABELS = 16384, MAX_ZONES = 16384, READING_MOST_NS = 50000, ITERATION_LEAST_NS = 20000000, PENDING = 32, ASKED_MOST = 4,
-    INSIDE_LEAST = 8, WATCHED_MOST = 64, DEEPEST = 120, MOST_NAME = 1024, SLOWER_EVERY = 4096, SLOWEST = 8, KINDS = 13 };
+    SAMPLE_HOLDS_GIL = 1073741824, SAMPLE_STATE_SHIFT = 28, SAMPLE_CALL_SHIFT = 26, SAMPLE_PATH_MASK = 67108863, ROW_WORDS = 4,
+    ENTRY_WORDS = 2, MAX_LABELS = 16384, MAX_ZONES = 16384, READING_MOST_NS = 50000, ITERATION_LEAST_NS = 20000000,
+    LOOK_BURST = 3, PENDING = 32, ASKED_MOST = 4, INSIDE_LEAST = 8, WATCHED_MOST = 64, DEEPEST = 120, MOST_NAME = 1024,
+    SLOWER_EVERY = 4096, SLOWEST = 8, LASTS_NS = 40000, KINDS = 13 };
 #define BLOCK_MAGIC 0x14b434f4c424c48ull
 #define SAMPLE_EARLY 0x80000000u
 enum { KIND_USER = 0, KIND_ROOT = 1, KIND_WAIT = 2, KIND_PROFILER = 3, KIND_HANDOFF = 4, KIND_OVERFLOW = 5, KIND_INFERRED = 6,
@@ -23,11 +24,13 @@ enum { LOSS_DROPPED_NO_TRACK = 0, LOSS_DROPPED_REENTRANT = 1, LOSS_UNBALANCED = 
 enum { COUNTER_ENV_STEPS = 0, COUNTER_UPDATES = 1, COUNTER_SAMPLES = 2, COUNTER_EPISODES = 3, COUNTER_RESETS = 4,
     COUNTER_AUTORESETS = 5 };
 enum { STATE_UNKNOWN = 0, STATE_RUNNING = 1, STATE_BLOCKED = 2, STATE_WANTS_GIL = 3 };
+enum { CALL_SHORT = 1, CALL_LASTING = 2 };
 enum { PHASE_NONE = 0, PHASE_COLLECT = 1, PHASE_LEARN = 2, PHASE_EVAL = 3, PHASE_LOG = 4, PHASE_CHECKPOINT = 5,
     PHASE_TRANSFER = 6, PHASE_WAIT = 7, PHASE_STARTUP = 8 };
 enum { ROLE_SPAN = 0, ROLE_ENV = 1, ROLE_MODEL = 2, ROLE_LISTS = 3, ROLE_PHASE = 4, ROLE_TRIAL = 5 };
 enum { IN_ENV = 1, IN_MODEL = 2, IN_LEARN = 4, IN_LOG = 8, IN_SAVE = 16, IN_PHASE = 32, IN_DATA = 64, IN_RENDER = 128,
-    IN_TRIAL = 256, COUNT_NOTHING = 0, COUNT_STEP = 1, COUNT_RESET = 2, COUNT_UPDATE = 3, COUNT_ENDS = 4 };
+    IN_TRIAL = 256, COUNT_NOTHING = 0, COUNT_STEP = 1, COUNT_RESET = 2, COUNT_UPDATE = 3, COUNT_ENDS = 4,
+    COUNT_EVAL_STEPS = 5 };
 enum { Z_ROOT = 0, Z_PROFILER = 1, Z_HANDOFF = 2, Z_OVERFLOW = 3, Z_IDLE = 4, Z_GC = 5, Z_SLEEP = 6, Z_LOCK = 7, Z_SOCKET = 8,
     Z_SELECT = 9, Z_QUEUE = 10, Z_WRITE = 11, Z_RESERVED = 12 };
 static const char *const COUNTERS[] = {"env_steps", "updates", "samples", "episodes", "resets", "autoresets"};
@@ -59,7 +62,7 @@ typedef struct { Journal journal; uint64_t state, alive, tid, name, name_bytes, 
 typedef struct { uint64_t start, dur; uint32_t path, track, iteration, flags; } EventRec;
 typedef struct { uint32_t first, merged; uint64_t start_ns, end_ns; uint32_t entries, counters; } RowRec;
 typedef struct { uint32_t key, calls; uint64_t value; } EntryRec;
-typedef struct { uint64_t file, file_bytes, function, function_bytes; uint32_t line, first_line; uint64_t reserved; } PlaceRec;
+typedef struct { uint64_t file, file_bytes, function, function_bytes; uint32_t line, first_line, column, ends; } PlaceRec;
 typedef struct { uint32_t parent_plus_one, place; } StackRec;
 typedef struct { uint32_t stack, path, track, count; } SampleRec;
 _Static_assert(sizeof(BlockHead) == 64 && sizeof(CounterRec) == 32 && sizeof(EnvRec) == 32 && sizeof(SuspendedRec) == 16 &&

@@ -67,6 +67,7 @@ def text() -> str:
         enum("LOSS_", numbered(s.LOSSES, "KINDS")),
         enum("COUNTER_", numbered(s.COUNTERS)),
         enum("STATE_", {name: getattr(m, name) for name in ("UNKNOWN", "RUNNING", "BLOCKED", "WANTS_GIL")}),
+        enum("CALL_", {name: getattr(m, name) for name in ("SHORT", "LASTING")}),
         enum("PHASE_", codes(phase)),
         enum("ROLE_", {name: code for name, code in roles.items() if "_" not in name}),
         enum("", {name: code for name, code in roles.items() if "_" in name}),

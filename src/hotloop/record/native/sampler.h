@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <time.h>
 #include "frames.h"
@@ -34,9 +35,12 @@ static struct {
     uint64_t *place_marks; /* by place: what tells its code object from a later one at the same address */
     uint64_t looks;
     uint32_t weight; /* intervals a look stands for */
+    int again; /* threads that may be looked at again in this look */
     char chunk[CHUNK]; /* the part of a thread's stack of frames that was copied whole */
     const char *chunk_at;
     size_t chunk_bytes;
+    const IFrame *top; /* of the stack that was read last: its innermost frame, and the instruction that was at work */
+    const char *top_instruction;
 } sp;
 
 /* ---- what was seen ---- */
@@ -110,25 +114,32 @@ static const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, uint32_
     return at;
 }
 
-/* The line of an instruction, from a code object's table of locations: entries of (form, length, line delta, columns). */
-static int line_of(const uint8_t *at, const uint8_t *end, int line, int64_t offset) {
+/* Where an instruction stands, from a code object's table of locations: entries of (form, length, line delta, columns). */
+static void locate(const uint8_t *at, const uint8_t *end, int line, int64_t offset, PlaceRec *place) {
     int64_t address = 0;
     while (at < end) {
-        uint32_t form = *at >> 3 & 15, value;
+        uint32_t form = *at >> 3 & 15, value, more[3] = {0}; /* lines further down, and both columns plus one */
         int64_t length = ((*at & 7) + 1) * 2;
-        int known = form != 15;
         at++;
-        if (form <= 9) at += 1;
-        else if (form <= 12) line += (int)form - 10, at += 2;
-        else if (form <= 14) {
+        if (form <= 9 && at < end) {
+            more[1] = (form << 3 | *at >> 4) + 1;
+            more[2] = more[1] + (*at++ & 15);
+        } else if (form <= 12 && end - at >= 2) {
+            line += (int)form - 10;
+            more[1] = *at++ + 1u;
+            more[2] = *at++ + 1u;
+        } else if (form <= 14) {
             at = read_varint(at, end, &value);
             line += value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
-            for (int i = 0; form == 14 && i < 3; i++) at = read_varint(at, end, &value);
+            for (int i = 0; form == 14 && i < 3; i++) at = read_varint(at, end, &more[i]);
         }
-        if (offset < address + length) return known ? line : 0;
+        if (offset < address + length) {
+            if (form != 15 && line > 0) place->line = (uint32_t)line;
+            if (more[0] <= 0x7fff && more[1] <= 0xffff && more[2] <= 0xffff) place->column = more[1], place->ends = more[0] << 16 | more[2];
+            return;
+        }
         address += length;
     }
-    return 0;
 }
 
 /* The place of an instruction: its file, function and line; 0 when it cannot be told, else its number + 1. An address known
@@ -147,8 +158,8 @@ static uint32_t place_of(const PyCodeObject *code, const char *instruction) {
     if (table.ob_size < 0 || table.ob_size > MOST_TABLE) return 0;
     if (peek((char *)head->co_linetable + offsetof(PyBytesObject, ob_sval), sp.table, (size_t)table.ob_size)) return 0;
     int64_t offset = instruction - ((const char *)code + offsetof(PyCodeObject, co_code_adaptive));
-    int line = line_of((uint8_t *)sp.table, (uint8_t *)sp.table + table.ob_size, head->co_firstlineno, offset < 0 ? 0 : offset);
-    PlaceRec made = {.line = (uint32_t)(line > 0 ? line : head->co_firstlineno), .first_line = (uint32_t)head->co_firstlineno};
+    PlaceRec made = {.line = (uint32_t)head->co_firstlineno, .first_line = (uint32_t)head->co_firstlineno};
+    locate((uint8_t *)sp.table, (uint8_t *)sp.table + table.ob_size, head->co_firstlineno, offset < 0 ? 0 : offset, &made);
     made.file = keep_text(head->co_filename, &made.file_bytes);
     made.function = keep_text(head->co_qualname, &made.function_bytes);
     if (!made.file || !made.function) return 0;
@@ -208,6 +219,7 @@ static uint32_t read_stack(const PyThreadState *thread, const void **codes, cons
             continue;
         }
 #endif
+        if (!depth) sp.top = at, sp.top_instruction = FRAME_INSTR(&frame);
         codes[depth] = FRAME_CODE(&frame);
         instructions[depth++] = FRAME_INSTR(&frame);
         at = frame.previous;
@@ -260,9 +272,36 @@ static uint32_t stack_of(const PyThreadState *thread) {
     return stack;
 }
 
+/* Does the call go on that a running thread was found in? It is looked at twice more. Of short calls in a loop, one like the
+ * first may be met again: those of tensors give the interpreter away and take it back, which tells them apart. A thread that
+ * did not get a core meanwhile is where it was whatever it does: its own clock tells. */
+static uint32_t call_of(const PyThreadState *at, pid_t tid, int holds_gil) {
+    struct timespec pause = {0, LASTS_NS}, begin, end;
+    uint64_t used = thread_cpu_ns(tid);
+    int lasts = 1;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < 2 && lasts; i++) {
+        PyThreadState now;
+        IFrame frame, *top;
+        nanosleep(&pause, NULL);
+        if (peek(at, &now, sizeof now) || read_top(&now, &top) || !top || read_frame(top, &frame)) return 0;
+#if PY_VERSION_HEX >= 0x030c0000
+        if (frame.owner == FRAME_OWNED_BY_CSTACK) top = frame.previous;
+        if (!top || read_frame(top, &frame)) return 0;
+#endif
+        lasts = top == sp.top && FRAME_INSTR(&frame) == sp.top_instruction && (gil_holder(sp.interpreter) == at) == holds_gil;
+    }
+    used = thread_cpu_ns(tid) - used;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    uint64_t took = (uint64_t)((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec);
+    if (used * 2 < took || used > took * 2) return 0; /* it did not run, or has no clock */
+    if (!lasts) return took > 8 * LASTS_NS ? 0 : CALL_SHORT; /* too late to tell */
+    return CALL_LASTING;
+}
+
 /* What it does is asked first, its stack read at once after that. A thread that has not run since the last look is where it
  * was: nothing is read again, which pays for the asking. */
-static void sample_thread(const PyThreadState *thread, const void *at) {
+static void sample_thread(const PyThreadState *thread, const PyThreadState *at) {
     Watched *watched = watch(thread->id, (pid_t)thread->native_thread_id, sp.looks);
     int same;
     uint32_t track, path, state = state_of(watched, &same);
@@ -270,8 +309,10 @@ static void sample_thread(const PyThreadState *thread, const void *at) {
     if (watched) watched->stack = stack;
     if (!stack) return;
     whereabouts(thread->native_thread_id, &track, &path);
+    int holds_gil = gil_holder(sp.interpreter) == at;
+    if (state == STATE_RUNNING && sp.looks % 2 && sp.again-- > 0) path |= call_of(at, (pid_t)thread->native_thread_id, holds_gil) << SAMPLE_CALL_SHIFT;
     path |= state << SAMPLE_STATE_SHIFT;
-    if (gil_holder(sp.interpreter) == at) path |= SAMPLE_HOLDS_GIL;
+    if (holds_gil) path |= SAMPLE_HOLDS_GIL;
     if (!g.in_loop) path |= SAMPLE_EARLY;
     Slot *seen = map_slot(&sp.sample_ids, (uint64_t)stack << 32 | path, track);
     if (!seen->value) {
@@ -289,6 +330,7 @@ static void sample_thread(const PyThreadState *thread, const void *at) {
 static void sample_all(void) {
     PyThreadState thread, *at = PyInterpreterState_ThreadHead(sp.interpreter);
     sp.looks++;
+    sp.again = 2;
     states_begin();
     for (int i = 0; at && i < MOST_WATCHED; i++) {
         if (peek(at, &thread, sizeof thread)) return;
@@ -311,6 +353,7 @@ static uint64_t next_interval(void) {
 
 static void *sampler_main(void *unused) {
     struct timespec due;
+    prctl(PR_SET_TIMERSLACK, 1000); /* of this thread: its short pauses stay short */
     clock_gettime(CLOCK_MONOTONIC, &due);
     pthread_mutex_lock(&sp.mutex);
     while (!sp.stop) {

@@ -77,6 +77,7 @@ static struct {
     Track *spares;
     uint32_t iteration, unwritten, row; /* iterations counted, those of them in no row yet; rows */
     uint64_t work, work_paused_ns;      /* changes with every env step and update; time paused before the latest */
+    uint64_t eval_counted;              /* env steps counted in evaluations */
     uint64_t trial_counted;             /* env steps counted within calls that may be an environment's */
     Node **touched;
     uint32_t touched_count, touched_room;

@@ -285,6 +285,7 @@ def count_step(track: Track, gen: int, env: Env | None, target: Any, result: Any
         env.held_steps += n
         env.held_episodes += episodes
     elif track.within_phase == EVAL:
+        state.eval_counted += 1
         count("eval_env_steps", n)
     else:
         state.head[_ENV_STEPS] += n

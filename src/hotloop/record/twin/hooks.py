@@ -49,7 +49,7 @@ class Hooked:
         self._function, self._role, self._zones = function, role, zones
         self._event, self._inside, self._within, self._counts = event, inside, within, counts
         self._after, self._every, self._calls = after, every or 1, 0
-        self._aside = False  # no environment's, for good
+        self._aside = False  # shown not to be what it was taken for: passed by for good
         self._transparent = False  # holds an event of its own: no span, only what is in it
         self._layers: dict[type, Zone | None] = {}
         for name in ("__doc__", "__module__"):  # a class has these itself; the rest is found by __getattr__
@@ -78,12 +78,12 @@ class Hooked:
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
         track = awake()
-        if track is None:
+        if track is None or self._aside:
             return self._function(*args, **keywords)
         if self._role == r.ENV:
             return self._call_env(track, args, keywords)
         if self._role == r.TRIAL:
-            return self._function(*args, **keywords) if self._aside else self._call_trial(track, args, keywords)
+            return self._call_trial(track, args, keywords)
         if track.inside & self._within or self._transparent:
             return self._function(*args, **keywords)
         if self._role == r.LISTS and not (args and isinstance(args[0], (list, tuple))):
@@ -279,7 +279,7 @@ class Hooked:
         return result
 
     def _call_span(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        gen = track.gen
+        gen, evaluated = track.gen, state.eval_counted
         if self._event:
             _event_begins(track, self._event)
         if not state.in_loop and self._inside & r.IN_LEARN:
@@ -298,6 +298,8 @@ class Hooked:
             if self._role == r.PHASE and track.gen == gen == state.gen_on:
                 _change(track, resolve, phase or self._event)
         if track.gen == gen == state.gen_on:
+            if self._counts == r.COUNT_EVAL_STEPS and state.eval_counted == evaluated:
+                self._aside = True
             if self._counts == r.COUNT_UPDATE:
                 state.learned = state.learns = True
                 work_done(track.last)
@@ -331,7 +333,7 @@ class Hooked:
         if self._after is None:
             return
         self._calls += 1
-        if self._calls % self._every or current_track() is None:
+        if self._calls % self._every >= s.LOOK_BURST or current_track() is None:
             return
         settle()
         try:

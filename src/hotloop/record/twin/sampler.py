@@ -15,6 +15,7 @@ import sys
 import time
 from _thread import allocate_lock, get_ident, start_new_thread
 from collections.abc import Iterable
+from itertools import islice
 from types import CodeType, FrameType
 
 from ...model.shard import BLOCKED, RUNNING, UNKNOWN
@@ -133,7 +134,7 @@ class Sampler:
         seen: list[int] = []
         while frame is not None and len(seen) < s.DEEPEST:
             if not frame.f_code.co_filename.startswith(_OURS):
-                seen.append(self._place_of(frame.f_code, frame.f_lineno or 0))
+                seen.append(self._place_of(frame.f_code, frame.f_lasti))
             frame = frame.f_back
         stack = -1
         for place in reversed(seen):
@@ -154,12 +155,16 @@ class Sampler:
             known = self._stack_ids[parent, place] = _put(self._stacks, (parent + 1 | place << 32,))
         return known
 
-    def _place_of(self, code: CodeType, line: int) -> int:
-        known = self._place_ids.get((code, line))
+    def _place_of(self, code: CodeType, instruction: int) -> int:
+        known = self._place_ids.get((code, instruction))
         if known is None:
             file, function = self._text(code.co_filename), self._text(code.co_qualname)
+            line, last, column, end = next(islice(code.co_positions(), max(0, instruction) // 2, None), (None,) * 4)
             lines = (line or code.co_firstlineno) | code.co_firstlineno << 32
-            known = self._place_ids[code, line] = _put(self._places, (*file, *function, lines, 0))
+            columns = 0
+            if column is not None and end is not None:
+                columns = column + 1 | (end + 1 | (last or 0) - (line or 0) << 16) << 32
+            known = self._place_ids[code, instruction] = _put(self._places, (*file, *function, lines, columns))
         return known
 
     def _text(self, text: str) -> tuple[int, int]:

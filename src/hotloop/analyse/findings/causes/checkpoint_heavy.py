@@ -3,8 +3,9 @@
 What to do: save less often (`if update % 1000 == 0:`), and leave out what you do not need, such as the replay buffer. To save
 in another thread, give it a copy (`copy.deepcopy(model.state_dict())`), as training goes on changing the weights.
 
-Training waits while models, optimizers or buffers are written. Recognised by: the share of the loop inside save calls, and in
-functions of yours whose names say that they save. Ignore it if a crash would cost you more than the saving does."""
+Training waits while models, optimizers or buffers are written. Recognised by: the share of the loop inside save calls (torch,
+NumPy, pickle, joblib, your RL library's), measured directly, and at lines that call one. Ignore it if a crash would cost you
+more than the saving does."""
 
 from __future__ import annotations
 
@@ -19,7 +20,6 @@ ACTION = "save less often, and only what you need to resume"
 TITLE = "{share} of the training loop saves checkpoints, in {function}"
 LEAST_SHARE = 0.10
 _TEXT = re.compile(r"\b(torch|np|numpy|joblib)\.(save|savez\w*|dump)\(|pickle\.dumps?\(|\.save\(|shutil\.copy")
-_NAMES = re.compile(r"save|checkpoint|snapshot", re.I)
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -33,5 +33,5 @@ def _saves(e: Evidence, piece: Slice) -> bool:
         return True
     if any(label.endswith(("env_step", "env_reset", "/evaluate")) for label in piece.labels):
         return False
-    own = [p for p in piece.places if e.is_yours(p)]
-    return bool(own) and (bool(_TEXT.search(e.text(own[-1]))) or bool(_NAMES.search(own[-1].function.rpartition(".")[2])))
+    own = e.innermost(piece.places)
+    return own is not None and bool(_TEXT.search(e.text(own)))

@@ -1,7 +1,7 @@
 """float64 where float32 would do.
 
-What to do: make observations float32 (`obs.astype(np.float32)`) and the model too: `model.float()` instead of `model.double()`,
-and no `torch.set_default_dtype(torch.float64)`. Keep float64 if your method needs the precision.
+What to do: make observations float32 (`obs.astype(np.float32)`) and the model too: `model.float()` instead of
+`model.double()`, and no `torch.set_default_dtype(torch.float64)`. Keep float64 if your method needs the precision.
 
 Double precision, usually NumPy's default passed on, means twice the memory traffic and half the speed, on many GPUs far less.
 Recognised by: the number type of the tensors that models are called with."""

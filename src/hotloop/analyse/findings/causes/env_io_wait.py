@@ -1,7 +1,7 @@
 """The environment waits on a socket, a server or a sleep, one at a time.
 
-What to do: remove sleeps that are only there for watching. Else let several environments, each with its own connection, wait at
-the same time: in threads (a waiting thread does not hold the interpreter), with asyncio or in a vector environment.
+What to do: remove sleeps that are only there for watching. Else let several environments, each with its own connection, wait
+at the same time: in threads (a waiting thread does not hold the interpreter), with asyncio or in a vector environment.
 
     results = [env.step(a) for env, a in zip(envs, actions)]              # before: the waits add up
     results = list(pool.map(lambda env, a: env.step(a), envs, actions))   # after: pool = ThreadPoolExecutor(len(envs))

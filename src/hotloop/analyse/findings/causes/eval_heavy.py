@@ -3,15 +3,17 @@
 What to do: evaluate less often (`if update % 50 == 0:`), over fewer episodes (the mean gets less certain), or in another
 process with a copy of the weights.
 
-Training waits meanwhile. Recognised by: the share of the loop inside evaluation functions, which are known by their names
-(eval, test, validate, greedy, …). Ignore it if the function that is named does something else."""
+Training waits meanwhile. Recognised by: the share of the loop in functions that step environments and never learn, and whose
+name says what for (eval, test, validate, greedy, …); library functions made for it. A function that steps no environment, or
+that learns, is none, whatever it is called. Ignore it if the function that is named does something else."""
 
 from __future__ import annotations
 
 import re
 
-from ....model.phase import EVAL
+from ....model.phase import EVAL, LEARN
 from ..evidence import Evidence, Slice
+from ..places import work_of
 from ..rule import Candidate, claim
 
 TURN = 20
@@ -22,7 +24,8 @@ _NAMES = re.compile(r"eval|(^|_)test(_|$)|validat|benchmark|greedy|demo|play_(ep
 
 
 def find(e: Evidence) -> Candidate | None:
-    found = e.where(lambda x: x.phase == EVAL or any(label.startswith("eval/") for label in x.labels) or _tests(e, x))
+    tests = _functions_that_test(e)
+    found = e.where(lambda x: x.phase == EVAL or any(label.startswith("eval/") for label in x.labels) or _tests(x, tests))
     if e.share(found) > MOST_SHARE:  # all of it: then this is how the script collects
         return None
     names = {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function.rpartition(".")[2])}
@@ -33,7 +36,19 @@ def find(e: Evidence) -> Candidate | None:
     return claim(e, found, "eval/evaluate", TITLE, LEAST_SHARE, said, where=where, removes=0.85)
 
 
-def _tests(e: Evidence, piece: Slice) -> bool:
-    """Steps and policy calls below a function of the script whose name says that it tests."""
+def _functions_that_test(e: Evidence) -> frozenset[tuple[str, str]]:
+    """Those of the script whose name says so, that lead to env steps, and to no learning."""
+    steps: set[tuple[str, str]] = set()
+    learns: set[tuple[str, str]] = set()
+    for piece in e.slices:
+        kind = work_of(piece)
+        for place in piece.places if kind else ():
+            if e.is_yours(place) and _NAMES.search(place.function.rpartition(".")[2]):
+                (learns if kind == LEARN else steps).add((place.file, place.function))
+    return frozenset(steps - learns)
+
+
+def _tests(piece: Slice, functions: frozenset[tuple[str, str]]) -> bool:
+    """Steps and policy calls below a function of the script that tests."""
     works = any(label.endswith(("env_step", "env_reset", "policy")) for label in piece.labels) or not piece.labels
-    return works and any(e.is_yours(p) and _NAMES.search(p.function.rpartition(".")[2]) for p in piece.places)
+    return works and any((p.file, p.function) in functions for p in piece.places)

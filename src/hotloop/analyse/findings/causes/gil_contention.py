@@ -7,9 +7,9 @@ A thread that computes in Python (a monitor, a loader, a logger) holds Python's 
 
 Recognised by: HotLoop asks the operating system about a hundred times a second what the training thread does. The finding
 appears if it waits for the GIL in 5 % of these checks or more; it names the thread that held the GIL most often then. If the
-training itself runs in several threads, the loss is the work they could have done on idle cores without the GIL. A thread that
-sits in a C library and waits, or computes in C without the GIL, is never blamed. Without the C extension HotLoop cannot see who
-holds the GIL: then a thread of yours is named that was busy in a quarter of the checks or more."""
+training itself runs in several threads, the loss is the work they could have done on idle cores without the GIL. A thread
+that sits in a C library and waits, or computes in C without the GIL, is never blamed. Without the C extension HotLoop cannot
+see who holds the GIL: then a thread of yours is named that was busy in a quarter of the checks or more."""
 
 from __future__ import annotations
 

@@ -4,19 +4,56 @@ What to do: keep numbers (`losses.append(loss.item())`) or detached tensors (`lo
 not `loss` itself. Write `hidden = hidden.detach()` between updates, and drop `retain_graph=True`.
 
 A list of losses, a running mean or a hidden state keeps every graph it came from alive: backward passes get longer, memory
-grows. Recognised by: backward time per env step, growing with the run. Ignore it if sequences are meant to grow."""
+grows; or each pass goes back through a whole rollout. Recognised by: backward time per env step, growing with the run; or a
+backward pass of 200 operations or more that takes 2.5 times as long as your network's forward and backward pass over the same
+batch, measured after the run. Ignore it if sequences are meant to grow, or the gradient is meant to go back that far."""
 
 from __future__ import annotations
 
+from ....model.phase import LEARN
 from ..evidence import Evidence
 from ..growth import memory_growth
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, function_name, percent, total
 
 TURN = 80
 ACTION = "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
 
 
+# A loss of its own, and an actor beside a critic: up to 2.7 times what one network takes, and 40 to 120 operations a pass.
+LEAST_TIMES, LEAST_NODES, LEAST_SHARE = 2.5, 200, 0.15
+
+
 def find(e: Evidence) -> Candidate | None:
+    return _growing(e) or _reaching_back(e)
+
+
+def _reaching_back(e: Evidence) -> Candidate | None:
+    """By the cost of one batch alone."""
+    curves = [c for c in e.session.probes.curves if c.phase == LEARN and c.grad]
+    backward, calls = e.where_label("backward"), e.calls_of("learn/backward")
+    if not curves or not calls or e.share(backward) < LEAST_SHARE:
+        return None
+    each = total(backward) / calls
+    forwards = max(1.0, e.calls_of("learn/forward") / calls)
+    alone = forwards * sum(c.cost(c.mean_rows) * c.seen for c in curves) / sum(c.seen for c in curves)
+    looked = e.facts.get("graphs_looked", 0)
+    if each < LEAST_TIMES * alone or not looked or e.facts.get("graph_nodes", 0) < LEAST_NODES * looked:
+        return None
+    where = e.blame(backward)
+    return Candidate(
+        f"a backward pass takes {each / 1e6:.2f} ms; one such batch alone, forward and backward, {alone / 1e6:.2f} ms",
+        where, "learn/backward", tuple(backward), removes=1 - alone / each,
+        evidence=(f"{percent(e.share(backward))} of the loop are backward passes, from {function_name(where)}", *_graph(e)),
+        action="cut the graph where the batch begins (`.detach()`), drop retain_graph=True, recompute what the loss needs",
+    )  # fmt: skip
+
+
+def _graph(e: Evidence) -> tuple[str, ...]:
+    looked = e.facts.get("graphs_looked", 0)
+    return (f"a pass goes through {e.facts['graph_nodes'] / looked:,.0f} operations",) if looked else ()
+
+
+def _growing(e: Evidence) -> Candidate | None:
     growing = [g for g in e.growing if g.label in ("learn/backward", "learn/forward", "collect/policy")]
     memory = memory_growth(e)
     backward = e.where_label("backward")

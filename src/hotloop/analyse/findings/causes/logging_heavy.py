@@ -3,8 +3,8 @@
 What to do: write every hundredth update (`if update % 100 == 0:`), collect numbers and write them together, set `logging` to
 INFO or higher, do not flush. Without a flush a crash may lose the last lines.
 
-Every step or update writes something: scalars, histograms, JSON lines, prints, with a flush each. Recognised by: time in print,
-logging, TensorBoard, csv, json and file writes, and in your functions that call them."""
+Every step or update writes something: scalars, histograms, JSON lines, prints, with a flush each. Recognised by: time in
+print, logging, TensorBoard, csv, json and file writes, and in your functions that call them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _FILES = re.compile(r"[/\\\\](logging|tensorboard|tensorboardX|wandb|mlflow|logu
 _TEXT = re.compile(
     r"\bprint\(|\.write\(|\.flush\(|json\.dumps?\(|\.writerow|\.add_(scalar|histogram)|logg?(er|ing)?\.\w+\(|to_csv\(|fsync"
 )
+
+_PACKS, _WRITES = re.compile(r"json\.dumps\("), re.compile(r"\.write\(|print\(|logg?(er|ing)?\.\w+\(")
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -42,4 +44,7 @@ def _logs(e: Evidence, piece: Slice) -> bool:
     if any(label.startswith("log/") for label in piece.labels) or any(_FILES.search(p.file) for p in piece.places):
         return True
     own = e.innermost(piece.places)
-    return own is not None and bool(_TEXT.search(e.text(own))) and not piece.labels
+    if own is None or piece.labels or not _TEXT.search(e.text(own)):
+        return False
+    # what is packed and not written is no log
+    return not _PACKS.search(e.text(own)) or any(_WRITES.search(line) for line in e.text_around(own))

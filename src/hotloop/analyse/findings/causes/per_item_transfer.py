@@ -6,8 +6,8 @@ What to do: convert the whole batch once, then index or compute on the array. If
     rewards = batch.cpu().numpy()         # after
 
 Each call costs a microsecond or more on the CPU, and on a GPU a wait until all queued work is done. Recognised by: lines in
-loops that convert tensors, by the share of stack samples at and below them, and by counting such calls: in short windows on the
-CPU, all of them on a GPU."""
+loops that convert tensors, by the share of stack samples in the converting call itself, and by counting such calls: in short
+windows on the CPU, all of them on a GPU."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from collections import Counter
 
 from ....model.phase import EVAL
 from ....model.shard import Place
+from ...mechanisms import callee
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim
 
 TURN = 140
+REWRITES = True
 ACTION = "convert the whole batch once (.cpu().numpy()) and compute on the array"
 TITLE = "{share} of the training loop takes tensors apart one element at a time, in {function}"
 LEAST_SHARE = 0.12
 _CONVERTS = re.compile(r"\.item\(\)|\.cpu\(\)|\.numpy\(\)|\.tolist\(\)|\b(float|int|bool)\([^()]*\[[^\]]*\]")
+_GOES_ON, _IS_MADE = re.compile(r"\.(item|cpu|numpy|tolist)\(\)"), re.compile(r"\b(float|int|bool)\($")
 _COMPREHENSION = re.compile(r"<(listcomp|genexpr|dictcomp|setcomp)>$")
 _FOR = re.compile(r"\bfor\b")
 
@@ -55,11 +58,23 @@ def _converts(e: Evidence, piece: Slice) -> bool:
     for place in reversed(piece.places):
         if e.is_yours(place):
             text = e.text(place)
-            if _CONVERTS.search(text) and (
+            if _takes_apart(e, place) and (
                 _per_item(e.loops_around(place)) or _FOR.search(text) or _COMPREHENSION.search(place.function)
             ):
                 return True
     return False
+
+
+def _takes_apart(e: Evidence, place: Place) -> bool:
+    """Is the call that was at work one that takes a tensor apart? A line may hold several; only its own time is claimed."""
+    if place.columns == (0, 0):
+        return bool(_CONVERTS.search(e.text(place)))
+    text, (first, last) = e.mechanisms.expression(place), place.columns
+    line = e.text(place).encode()
+    if _GOES_ON.match(line[last:].decode(errors="replace")) or _IS_MADE.search(line[:first].decode(errors="replace")):
+        return True  # what is taken apart: `x[i, j]` of `x[i, j].item()` and of `float(x[i, j])`
+    name = callee(text)
+    return name in ("item", "cpu", "numpy", "tolist") or (name in ("float", "int", "bool") and bool(_CONVERTS.search(text)))
 
 
 def _per_item(loops: list[str]) -> bool:

@@ -6,16 +6,19 @@ What to do: keep the sums in a tree (sum tree, segment tree; TorchRL and tiansho
     index = tree.find(rng.random(64) * tree.total)                  # after: walks down the tree, with all 64 at once
 
 Priorities are summed or turned into probabilities over the whole buffer, so sampling gets slower as it fills. Recognised by:
-time in sampling functions at lines that sum, normalise or search priorities. For a small buffer a tree may be no faster."""
+time at lines that sum, normalise or search priorities, or draw by probabilities of a whole buffer, which takes native time.
+For a small buffer a tree may be no faster."""
 
 from __future__ import annotations
 
 import re
 
+from ....model.mechanism import COMPUTING, MOVING
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, per_call
 
 TURN = 170
+REWRITES = True
 ACTION = "keep priorities in a sum tree: drawing and updating then cost log N instead of N"
 TITLE = "{share} of the training loop sums and searches priorities over the whole buffer, in {function}"
 LEAST_SHARE = 0.12
@@ -39,6 +42,9 @@ def _sums(e: Evidence, piece: Slice) -> bool:
     for place in reversed(piece.places):
         if e.is_yours(place):
             text = e.text(place)
-            around = " ".join(e.text_around(place))
-            return bool(_SUMS.search(text)) and bool(_PRIORITY.search(around))
+            around = " ".join((place.function, *e.text_around(place)))
+            if not _SUMS.search(text) or not _PRIORITY.search(around):
+                return False
+            # drawing an action from a few probabilities is none of it: whole buffers take native time, or are called so
+            return "priorit" in around.casefold() or piece.part(COMPUTING) + piece.part(MOVING) > 0.5
     return False

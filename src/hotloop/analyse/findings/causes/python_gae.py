@@ -18,6 +18,7 @@ from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim
 
 TURN = 200
+REWRITES = True
 ACTION = "loop over time only, with all environments in one array; for one environment scipy.signal.lfilter per episode"
 TITLE = "{share} of the training loop computes advantages one number at a time, in {function}"
 LEAST_SHARE = 0.10

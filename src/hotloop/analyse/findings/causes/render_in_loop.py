@@ -5,7 +5,8 @@ episode. If the agent learns from pixels, draw at the size the network needs, an
 train on the state, if that is the task.
 
 Drawing, scaling and converting pixels costs far more than the physics. Recognised by: time in `render`, in imaging libraries
-(Pillow, OpenCV, pygame, matplotlib, imageio) or in functions whose name says that they draw."""
+(Pillow, OpenCV, pygame, matplotlib, imageio), or in functions of yours that handle pixels (their text says uint8, rgb,
+canvas, an image) and whose name says that they draw."""
 
 from __future__ import annotations
 
@@ -25,17 +26,22 @@ _NAMES = re.compile(
 )
 
 
+_PIXELS = re.compile(r"uint8|\brgb|_rgb|canvas|\bimage|\bimg\b|pixel|\bscreen\b|\bframe\b", re.I)
+
+
 def find(e: Evidence) -> Candidate | None:
-    drawing = e.where(_draws)
+    drawing = e.where(lambda x: _draws(e, x))
     said = "{share} of the loop is in rendering and imaging functions"
     return claim(e, drawing, "collect/render", TITLE, LEAST_SHARE, said, inside=_names_in(drawing))
 
 
-def _draws(piece: Slice) -> bool:
+def _draws(e: Evidence, piece: Slice) -> bool:
     if piece.label.endswith("/render") or any(_LIBRARIES.search(p.file) for p in piece.places):
         return piece.phase != EVAL
-    inside = any(Evidence.is_yours(p) and _NAMES.search(p.function.rpartition(".")[2]) for p in piece.places)
-    return inside and piece.phase in (0, COLLECT)
+    if piece.phase not in (0, COLLECT):
+        return False
+    named = (p for p in piece.places if e.is_yours(p) and _NAMES.search(p.function.rpartition(".")[2]))
+    return any(_PIXELS.search(line) for place in named for line in e.text_around(place))
 
 
 def _names_in(slices: list[Slice]) -> set[str]:

@@ -6,8 +6,9 @@ What to do: keep losses and flags on the GPU and read them once per iteration, l
     total += loss.item()     # before: waits at every update
     total += loss.detach()   # after: with total.item() once per iteration
 
-`.item()`, `float(tensor)`, `if tensor:`, `.cpu()` of a few numbers, `torch.cuda.synchronize()`: the host stops until everything
-queued so far is done, and queues nothing meanwhile. The GPU's work is not lost, but nothing overlaps with it any more.
+`.item()`, `float(tensor)`, `if tensor:`, `.cpu()` of a few numbers, `torch.cuda.synchronize()`: the host stops until
+everything queued so far is done, and queues nothing meanwhile. The GPU's work is not lost, but nothing overlaps with it any
+more.
 
 Recognised by: counting such calls on tensors on a GPU, with the time the host spent in them, by line. Only on CUDA."""
 

@@ -17,6 +17,7 @@ from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, join, percent
 
 TURN = 180
+REWRITES = True
 ACTION = "make one NumPy array first (torch.from_numpy(np.stack(...))), or fill a preallocated one"
 TITLE = "{share} of the training loop builds tensors out of Python lists, in {function}"
 LEAST_SHARE = 0.10

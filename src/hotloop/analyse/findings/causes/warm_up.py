@@ -22,7 +22,7 @@ from ..rule import Candidate, function_name, percent
 TURN = 340
 ACTION = "leave the first iterations out when you compare; a long run is not affected"
 LEAST_SHARE = 0.15
-LEAST_COMPILES = 3
+LEAST_COMPILES = 1
 LEAST_SAMPLES = 100  # a second
 
 
@@ -41,7 +41,7 @@ def _compiling(e: Evidence) -> Candidate | None:
     place = next((p for places in stacks for p in reversed(places) if e.is_yours(p)), None)
     breaks = e.facts.get("graph_breaks", 0)
     return Candidate(
-        f"torch.compile compiled {compiles.calls:,} times, which is {percent(share)} of the loop and the compiling together",
+        f"torch.compile compiled {compiles.calls:,} time{'s' * (compiles.calls != 1)}: {percent(share)} of loop and compiling",
         place or Place(),
         "start-up/compile",
         share=share,

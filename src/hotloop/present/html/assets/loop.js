@@ -9,7 +9,7 @@ function showFindings() {
   const found = DATA.findings;
   if (!showSection("findings", found !== null)) return;
   const list = byId("findings-list");
-  if (found.nothing) list.append(make("p.nothing", found.nothing));
+  list.append(make("p.verdict", found.verdict));
   found.rows.forEach((finding, i) => list.append(findingCard(finding, i === 0)));
 }
 

@@ -37,5 +37,5 @@ function formatDate(date) {
 }
 
 startTheme();
-for (const show of [showSummary, showFindings, showPhases, showLines, showTotals, showOwners, showTree, showIcicle, showTimeline, showSeries, showDevice, showOperators, ...TABLES]) show();
+for (const show of [showSummary, showFindings, showPhases, showLimits, showLines, showTotals, showOwners, showTree, showIcicle, showTimeline, showSeries, showDevice, showOperators, ...TABLES]) show();
 performance.mark("hotloop-ready");

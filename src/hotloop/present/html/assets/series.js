@@ -60,24 +60,27 @@ function showSeries() {
     for (const chart of drawn) chart.cross?.setAttribute("visibility", "hidden");
   }
 
-  for (const chart of drawn) {
-    chart.svg.addEventListener("pointermove", (event) => {
-      const at = chart.iterationAt(event.clientX - chart.svg.getBoundingClientRect().left);
-      point(nearest(middles, at), event.clientX, event.clientY);
-    });
-    chart.svg.addEventListener("pointerleave", leave);
-    chart.svg.addEventListener("blur", leave);
-    chart.svg.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      chart.at = Math.max(0, Math.min(last, (chart.at ?? -1) + step));
-      const edge = chart.svg.getBoundingClientRect();
-      point(chart.at, edge.left + chart.xOf(middles[chart.at]), edge.top + 10);
-    });
-  }
+  for (const chart of drawn) onPoints(chart, middles, point, leave);
   if (gathered) box.append(make("p.muted.hint", "Some points stand for several neighbouring iterations and show their mean."));
   onResize(box, render);
+}
+
+// The points of a chart by pointer and arrow keys: `point` is told the number of one and where on the screen it is.
+function onPoints(chart, places, point, leave) {
+  chart.svg.addEventListener("pointermove", (event) => {
+    const x = event.clientX - chart.svg.getBoundingClientRect().left;
+    point(nearest(places.map(chart.xOf), x), event.clientX, event.clientY);
+  });
+  chart.svg.addEventListener("pointerleave", leave);
+  chart.svg.addEventListener("blur", leave);
+  chart.svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    chart.at = Math.max(0, Math.min(places.length - 1, (chart.at ?? -1) + step));
+    const edge = chart.svg.getBoundingClientRect();
+    point(chart.at, edge.left + chart.xOf(places[chart.at]), edge.top + 10);
+  });
 }
 
 // Beside the labels the iteration itself, as far as both can be read at one scale: it may be nearly all waiting.
@@ -103,7 +106,6 @@ function drawChart(chart, width, middles, range, warmUp) {
   const high = ticks[ticks.length - 1];
   const span = Math.max(1e-9, range[1] - range[0]);
   chart.xOf = (at) => left + (range[1] === range[0] ? 0.5 : (at - range[0]) / span) * inner.width;
-  chart.iterationAt = (x) => range[0] + ((x - left) / inner.width) * span;
   chart.yOf = (value) => top + inner.height * (1 - value / high);
   const parts = [];
   if (chart.warm && warmUp > 0) {
@@ -115,18 +117,28 @@ function drawChart(chart, width, middles, range, warmUp) {
     const x = chart.xOf(at - 0.5);
     parts.push(draw("line", { class: "change", x1: x, x2: x, y1: top, y2: top + inner.height }));
   }
-  for (const tick of ticks) {
-    parts.push(draw("line", { class: "grid", x1: left, x2: left + inner.width, y1: chart.yOf(tick), y2: chart.yOf(tick) }));
-    parts.push(draw("text", { x: left - 7, y: chart.yOf(tick) + 4, "text-anchor": "end" }, tick ? chart.format(tick) : "0"));
-  }
+  parts.push(...gridOf(chart, ticks, inner.width));
   const steps = niceStep(Math.max(1, span / Math.max(2, inner.width / 110)));
   for (let at = Math.ceil(range[0] / steps) * steps; at <= range[1]; at += steps) {
     parts.push(draw("text", { x: chart.xOf(at), y: chart.height - 7, "text-anchor": "middle" }, formatCount(at)));
   }
   if (chart.stack) parts.push(...stackAreas(chart, middles));
   for (const [kind, values] of chart.lines) parts.push(draw("path", { class: kind, d: lineOf(chart, middles, values) }));
+  putTogether(chart, width, inner.height, parts);
+}
+
+function gridOf(chart, ticks, width) {
+  return ticks.flatMap((tick) => [
+    draw("line", { class: "grid", x1: CHART.left, x2: CHART.left + width, y1: chart.yOf(tick), y2: chart.yOf(tick) }),
+    draw("text", { x: CHART.left - 7, y: chart.yOf(tick) + 4, "text-anchor": "end" }, tick ? chart.format(tick) : "0"),
+  ]);
+}
+
+// The parts in place of what was drawn before, with a new crosshair above them.
+function putTogether(chart, width, innerHeight, parts) {
+  const { top } = CHART;
   chart.cross = draw("g", { visibility: "hidden" });
-  chart.cross.append(draw("line", { class: "cross", x1: 0, x2: 0, y1: top, y2: top + inner.height }), draw("circle", { class: "dot", r: 3.5 }));
+  chart.cross.append(draw("line", { class: "cross", x1: 0, x2: 0, y1: top, y2: top + innerHeight }), draw("circle", { class: "dot", r: 3.5 }));
   chart.svg.setAttribute("viewBox", `0 0 ${width} ${chart.height}`);
   chart.svg.setAttribute("height", chart.height);
   chart.svg.replaceChildren(...parts, chart.cross);

@@ -1,0 +1,39 @@
+"""The loop waits, and no other cause has a better word for it.
+
+What to do: find what it waits for (the line is named), and let it happen meanwhile: in another thread or process, ahead of
+time, or for several at once. Doing two things at once gains at most the shorter of the two.
+
+    batch = load(next_file)                                        # before: training stands still
+    batch = pending.result(); pending = pool.submit(load, later)   # after: loaded while the last one was learnt from
+
+When to ignore it: what it waits for has to come first.
+
+Recognised by: the operating system says that the training's thread is blocked, in 10 % of the loop or more, and no known wait
+explains it (a disk, a library of its own, a lock)."""
+
+from __future__ import annotations
+
+from ....model.finding import Gain
+from ....model.mechanism import WAITING
+from ...phases import FOR_OTHERS
+from ..evidence import Evidence
+from ..rule import Candidate, function_name, percent, speedup
+
+TURN = 315
+ACTION = "let it happen meanwhile, ahead of time, or for several at once"
+LEAST_SHARE = 0.10
+
+
+def find(e: Evidence) -> Candidate | None:
+    found = [x for x in e.left if x.part(WAITING) > 0.5 and x.label not in FOR_OTHERS]
+    share = e.share(found)
+    if share < LEAST_SHARE:
+        return None
+    where = e.blame(found)
+    rest = 1 - share
+    return Candidate(
+        f"for {percent(share)} of the training loop {function_name(where)} waits",
+        where, found[0].label, tuple(found), share=share,
+        gain=Gain(1.0, speedup(0.7 * min(share, rest)), speedup(share)),
+        evidence=(f"blocked, by the operating system's word; the rest of the loop takes {percent(rest)}",),
+    )  # fmt: skip

@@ -1,0 +1,192 @@
+"""Places of the user's own code that hold time no cause has explained, told by mechanism.
+
+What lives here: the slices that are left, by what they are done for, and what could be gone of each. Functions that call for
+env steps or learning (`main`, `train`, `rollout`) are drivers; what such a function calls besides is an activity, named after
+the first function below it. Invariant: no name of a function decides anything.
+
+What can be gone. A loop written in Python, over cells, agents, rows or time, can be one call over arrays, whatever it does for
+each item. Code without one costs a floor each time round, which nothing but fewer rounds removes. Arithmetic that lasts is at
+the machine's pace: it is named, and little is promised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...model import shard as m
+from ...model.mechanism import COMPUTING, DISPATCHING, GARBAGE, INTERPRETING, MOVING, STARTING, WAITING
+from ...model.phase import COLLECT, EVAL, LEARN
+from ..lines import plain_function
+from ..owners import ENV, FRAMEWORK, owner_of
+from .evidence import ENV_METHODS, Evidence, Slice
+from .rule import main_mechanism
+
+Function = tuple[str, str]  # file, name
+Region = tuple[str, str, int]  # file, function, first line of the loop in it; 0: all of the function
+NO_REGION: Region = ("", "", 0)
+Drivers = dict[Function, frozenset[int]]  # with their lines that lead to work
+
+LEAST_SHARE, LEAST_SAVED = 0.10, 0.08
+# What vectorised or compiled code keeps of a Python loop's time: 5 to 15 % (the loops of tests/diagnosis, by their fixes).
+KEEPS = 0.10
+# Code without a loop: what it costs each time round at least. Some twenty lines of Python with calls take 5 to 20 us here.
+FLOOR_NS = 20_000
+# Of the time in code without a loop of its own, by mechanism, what another way to do it removes; the loop of a library (a data
+# frame, a deep copy, a packer) is as much Python as one's own.
+_PLAIN = {INTERPRETING: 0.85, MOVING: 0.6, DISPATCHING: 0.0, COMPUTING: 0.2}
+_LOOPED = {INTERPRETING: 1 - KEEPS, DISPATCHING: 1 - KEEPS, MOVING: 0.8, COMPUTING: 0.4}
+_TENSOR_WORK = ("backward", "optimizer", "zero_grad", "clip_grad")
+_COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
+_EVENTS = ("env_step", "env_reset", "backward", "optimizer")
+_NETWORKS = ("policy", "forward")
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """An activity that holds time."""
+
+    where: m.Place
+    slices: tuple[Slice, ...]
+    mechanism: str
+    share: float
+    removes: float  # of the share
+    looped: bool  # most of it is in a Python loop of the user's
+
+
+def hot_places(e: Evidence) -> list[Hot]:
+    """The activities of the user's own code among what is left, largest first."""
+    drivers = find_drivers(e)
+    groups: dict[Region, list[Slice]] = defaultdict(list)
+    of_region = regions(e, drivers)
+    for piece in e.left:
+        if piece.index in of_region:
+            groups[of_region[piece.index]].append(piece)
+    found = [_measure(e, slices, {x.index: _in_loop(e, x, drivers) for x in slices}) for slices in groups.values()]
+    return sorted((hot for hot in found if hot.share >= LEAST_SHARE), key=lambda hot: -hot.share * hot.removes)
+
+
+def regions(e: Evidence, drivers: Drivers | None = None) -> dict[int, Region]:
+    """By slice, what a rewrite would replace; without those that no rewrite of the user's code changes."""
+    drivers = find_drivers(e) if drivers is None else drivers
+    found: dict[int, Region] = {}
+    in_network: dict[Region, list[Slice]] = defaultdict(list)
+    for piece in e.slices:
+        region = region_of(e, piece, drivers)
+        if region is None:
+            continue
+        if any(label.rpartition("/")[2] in _NETWORKS for label in piece.labels):
+            in_network[region].append(piece)
+        else:
+            found[piece.index] = region
+    for region, slices in in_network.items():
+        looped = sum(x.ns for x in slices if _in_loop(e, x, drivers))
+        if 2 * looped > sum(x.ns for x in slices):  # else its size is the axis, not its code
+            found |= {x.index: region for x in slices}
+    return found
+
+
+def _in_loop(e: Evidence, piece: Slice, drivers: Drivers) -> bool:
+    chain = [p for p in piece.places if e.is_yours(p)]
+    return is_looped(e, [p for p in chain if _key(p) not in drivers] or chain[-1:], drivers)
+
+
+def region_of(e: Evidence, piece: Slice, drivers: Drivers) -> Region | None:
+    """What a rewrite would replace: the outermost loop over items, else the function that a driver has called. None: this is a
+    wait, the work of a library, or the tensors' own."""
+    chain = [p for p in piece.places if e.is_yours(p)]
+    if not chain or piece.kind == m.WAIT or any(label.rpartition("/")[2] in _TENSOR_WORK for label in piece.labels):
+        return None
+    if _is_library_work(e, piece, chain[-1]):
+        return None
+    for place in chain:
+        key = _key(place)
+        if key not in drivers:
+            return *key, 0
+        if items := _item_loops(e, place, drivers):
+            return *key, items[-1][0]
+    return *_key(chain[-1]), 0
+
+
+def _is_library_work(e: Evidence, piece: Slice, own: m.Place) -> bool:
+    """Has the user's code handed over to the RL library or the environment's?"""
+    inner = piece.places[piece.places.index(own) + 1 :]
+    return any(owner_of(p.file, e.owners) in (FRAMEWORK, ENV) for p in inner)
+
+
+def _measure(e: Evidence, slices: list[Slice], loops: dict[int, bool]) -> Hot:
+    work = [x for x in slices if main_mechanism([x]) not in (WAITING, GARBAGE, STARTING)]
+    whole = sum(x.ns for x in work) or 1.0
+    removed = sum(
+        x.ns * share * (_LOOPED if loops[x.index] else _PLAIN).get(name, 0.0) for x in work for name, share in x.mechanisms
+    )
+    looped = sum(x.ns for x in work if loops[x.index]) > 0.5 * whole
+    if not looped:
+        removed = min(removed, max(0.0, whole - FLOOR_NS * e.session.machine.slowness * e.turns))
+    where = e.blame(work) if work else m.Place()
+    return Hot(where, tuple(work), main_mechanism(work), e.share(work), removed / whole, looped)
+
+
+def find_drivers(e: Evidence) -> Drivers:
+    """Functions that call for work (steps of environments, learning, evaluating), with the lines that do."""
+    led: dict[Function, set[int]] = defaultdict(set)
+    for piece in e.slices:
+        kind = work_of(piece)
+        for place in piece.places if kind else ():
+            if kind != LEARN and place.function.rpartition(".")[2] in ENV_METHODS:
+                break  # from here on it is the environment's own
+            if not _is_event(piece) and owner_of(place.file, e.owners) == FRAMEWORK:
+                break  # the library collects or learns, and calls the user's code for a part of it
+            if e.is_yours(place):
+                led[_key(place)].add(place.line)
+    return {key: frozenset(lines) for key, lines in led.items()}
+
+
+def work_of(piece: Slice) -> int:
+    """The kind of work a slice is part of, 0: none."""
+    for label in piece.labels:
+        part = label.rpartition("/")[2]
+        if part in ("env_step", "env_reset", "rollout"):
+            return EVAL if label.startswith("eval/") else COLLECT
+        if part in ("backward", "optimizer", "train"):
+            return LEARN
+    return 0
+
+
+def _is_event(piece: Slice) -> bool:
+    """Is it a step or an update itself, not only within the library's collecting or learning?"""
+    return any(label.rpartition("/")[2] in _EVENTS for label in piece.labels)
+
+
+def is_looped(e: Evidence, chain: Sequence[m.Place], drivers: Drivers) -> bool:
+    """Is there a loop of the user's around this, below the loop of the training itself?"""
+    names = [_key(p) for p in chain]
+    if len(set(names)) < len(names):
+        return True  # it calls itself
+    for place in chain:
+        if place.function.endswith(("comp>", "<genexpr>")):
+            return True
+        # from Python 3.12 on a comprehension is no function of its own
+        if _COMPREHENSION.search(e.text(place)) and place.line not in drivers.get(_key(place), ()):
+            return True
+        if _item_loops(e, place, drivers):
+            return True
+    return False
+
+
+def _item_loops(e: Evidence, place: m.Place, drivers: Drivers) -> list[tuple[int, int]]:
+    """The loops around a line, within its function, that lead to no work of the training; innermost first."""
+    leads = drivers.get(_key(place), frozenset())
+    return [(a, b) for _, a, b in e.loop_blocks(place) if not any(a <= line <= b for line in leads)]
+
+
+def _key(place: m.Place) -> Function:
+    return place.file, plain_function(place.function)
+
+
+def of_mechanism(e: Evidence, mechanisms: Iterable[str]) -> list[Hot]:
+    """The hot places whose time is mostly spent so."""
+    wanted = frozenset(mechanisms)
+    return [hot for hot in hot_places(e) if hot.mechanism in wanted and hot.share * hot.removes >= LEAST_SAVED]

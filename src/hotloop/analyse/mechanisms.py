@@ -1,0 +1,221 @@
+"""The mechanism of every sample: interpreting, dispatching, computing, moving, waiting, garbage, starting.
+
+What lives here: stacks in, shares by mechanism out. What decides is measured: the span and the kernel's word (blocked or not),
+whether the thread had the interpreter, and whether the same call still ran a moment later (record/native/sampler.h). Whose the
+innermost file is, and the text of the expression that was at work, decide only between kinds of native work. Invariant: the
+shares of a stack add up to 1.
+
+Tensor calls give the interpreter away while they work: a sample without it, at an instruction that soon goes on, is a call too
+small for its arithmetic (dispatching); one that lasts computes, or moves bytes. One call is no proof: in a loop the same
+instruction may be met again, so instructions and functions are judged by all of their samples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from ..model import shard as m
+from ..model.ledger import Ledger
+from ..model.mechanism import COMPUTING, DISPATCHING, GARBAGE, INTERPRETING, MOVING, STARTING, WAITING
+from ..model.phase import STARTUP
+from ..model.session import Source
+from .lines import Stack
+from .owners import OWNER_OF, TENSOR, Owners, owner_of
+
+Shares = tuple[tuple[str, float], ...]
+Instruction = tuple[str, str, int, tuple[int, int]]  # file, function, line, columns
+
+_STARTS = ("worker_start", "env_make", "compile")
+_TENSOR_SPANS = ("policy", "forward", "backward", "optimizer", "zero_grad", "clip_grad", "loss", "make_tensor", "state_copy")
+_COMPOSITE = ("backward",)  # one native call in which many small ones are made: that it lasts says nothing
+# Functions of libraries, whatever they are called on, that put bytes elsewhere.
+_MOVES = frozenset(
+    [
+        "clone",
+        "copy",
+        "copy_",
+        "to",
+        "cpu",
+        "cuda",
+        "numpy",
+        "astype",
+        "tobytes",
+        "frombuffer",
+        "from_numpy",
+        "as_tensor",
+        "tensor",
+        "array",
+        "asarray",
+        "ascontiguousarray",
+        "contiguous",
+        "stack",
+        "vstack",
+        "hstack",
+        "dstack",
+        "column_stack",
+        "cat",
+        "concatenate",
+        "concat",
+        "tolist",
+        "tile",
+        "repeat",
+        "deepcopy",
+        "dumps",
+        "loads",
+        "dump",
+        "load",
+        "compress",
+        "decompress",
+        "save",
+        "savez",
+        "savez_compressed",
+        "encode",
+        "decode",
+        "float",
+        "double",
+        "half",
+        "long",
+        "int",
+        "type",
+        "pin_memory",
+        "copyto",
+        "index_select",
+        "gather",
+        "take",
+    ]
+)
+_NATIVE = re.compile(
+    r"\b(np|numpy|torch|F|jnp|jax|scipy|cv2|nn|math)\.|@"
+)  # what the text of an array's or tensor's call begins with
+_IMPORTS = frozenset({"_find_and_load", "_load_unlocked", "import_module"})
+LEAST_KNOWN = 4  # samples of an instruction that were looked at again; fewer: its function's are taken
+LASTS = 0.5  # of them, from here on its calls last. A loop of the smallest calls meets the same one again in 0.17 of all
+GIVES = 0.15  # of an instruction's samples without the interpreter, from here on it is a native call
+
+
+class Mechanisms:
+    """Decides for the stacks of one session."""
+
+    def __init__(
+        self, stacks: Sequence[Stack], ledger: Ledger, sources: Mapping[str, Source], owners: Owners = OWNER_OF
+    ) -> None:
+        self._tree, self._sources, self._owners = ledger.tree, sources, owners
+        self._again: dict[Instruction, Counter[int]] = defaultdict(Counter)  # SHORT and LASTING, without the interpreter
+        self._held: dict[Instruction, Counter[int]] = defaultdict(Counter)  # the same with it
+        self._free: dict[Instruction, Counter[bool]] = defaultdict(Counter)  # True: without the interpreter
+        for stack in stacks:
+            if stack.state == m.RUNNING and stack.places:
+                for key in (_instruction(stack.places[-1]), _function(stack.places[-1])):
+                    self._free[key][not stack.holds_gil] += stack.count
+                    if stack.call:
+                        (self._held if stack.holds_gil else self._again)[key][stack.call] += stack.count
+        self._labels: dict[int, str] = {}
+        self._forward = self._share_of_forward(stacks)
+
+    def of(self, stack: Stack) -> Shares:
+        """What this stack's time was spent on."""
+        return self.decide(stack.branch, stack.places, stack.state, stack.holds_gil)
+
+    def decide(self, branch: int, places: Sequence[m.Place], state: int = m.UNKNOWN, holds_gil: bool = False) -> Shares:
+        label = self._label(branch)
+        kind = self._tree[branch].kind
+        if kind == m.GARBAGE:
+            return ((GARBAGE, 1.0),)
+        if (
+            label in _STARTS
+            or self._tree[branch].phase == STARTUP
+            or any(p.function.rpartition(".")[2] in _IMPORTS and "importlib" in p.file for p in places)
+        ):
+            return ((STARTING, 1.0),)
+        if kind == m.WAIT or state in (m.BLOCKED, m.WANTS_GIL):
+            return ((WAITING, 1.0),)
+        if label in _COMPOSITE:
+            return self._forward
+        if not places:
+            return ((DISPATCHING if label in _TENSOR_SPANS else INTERPRETING, 1.0),)
+        return ((self._of_work(places[-1], state, holds_gil), 1.0),)
+
+    # ---- work ----
+
+    def _of_work(self, place: m.Place, state: int, holds_gil: bool) -> str:
+        text = self.expression(place)
+        native = owner_of(place.file, self._owners) == TENSOR or bool(_NATIVE.search(text))
+        if state == m.UNKNOWN:
+            return DISPATCHING if native else INTERPRETING
+        key = _instruction(place)
+        if not native and holds_gil and not self._gives_away(key):
+            # Python's own functions, which keep the interpreter: packing is moving, the rest are Python's objects
+            lasts = self._lasts(self._held, key, _function(place))
+            return MOVING if lasts and callee(text) in _MOVES else INTERPRETING
+        if not self._lasts(self._held if holds_gil and not self._gives_away(key) else self._again, key, _function(place)):
+            return DISPATCHING
+        name = callee(text) or place.function.rpartition(".")[2]
+        return MOVING if name in _MOVES else COMPUTING
+
+    def _gives_away(self, key: Instruction) -> bool:
+        seen = self._free[key]
+        return seen[True] >= GIVES * (seen[True] + seen[False]) and seen[True] > 0
+
+    @staticmethod
+    def _lasts(seen: Mapping[Instruction, Counter[int]], *keys: Instruction) -> bool:
+        """By the first of these that is known well enough, else by the last that is known at all."""
+        last = False
+        for key in keys:
+            short, lasting = (seen[key][m.SHORT], seen[key][m.LASTING]) if key in seen else (0, 0)
+            if short + lasting:
+                last = lasting >= LASTS * (short + lasting)
+            if short + lasting >= LEAST_KNOWN:
+                break
+        return last
+
+    def _share_of_forward(self, stacks: Sequence[Stack]) -> Shares:
+        """A backward pass makes about the calls of the forward pass, on about as much: what computes there computes here."""
+        seen: Counter[str] = Counter()
+        for stack in stacks:
+            if not stack.early and self._label(stack.branch) == "forward" and stack.state == m.RUNNING and stack.places:
+                seen[self._of_work(stack.places[-1], stack.state, stack.holds_gil)] += stack.count
+        computes, all_of = seen[COMPUTING] + seen[MOVING], sum(seen.values())
+        share = computes / all_of if all_of else 0.0
+        return ((DISPATCHING, 1 - share), (COMPUTING, share))
+
+    # ---- the script's text ----
+
+    def expression(self, place: m.Place) -> str:
+        """The text of what was at work; the whole line where that is not known, "" where the text is not."""
+        source = self._sources.get(place.file)
+        text = source.text.get(place.line, "") if source else ""
+        first, last = place.columns
+        return text.encode()[first:last].decode(errors="replace") if last else text
+
+    def _label(self, branch: int) -> str:
+        if branch not in self._labels:
+            at = branch
+            while at >= 0 and self._tree[at].kind not in (m.USER, m.OVERFLOW):
+                at = self._tree[at].parent
+            self._labels[branch] = self._tree[at].name.rpartition("/")[2] if at >= 0 else ""
+        return self._labels[branch]
+
+
+def _instruction(place: m.Place) -> Instruction:
+    return place.file, place.function, place.line, place.columns
+
+
+def _function(place: m.Place) -> Instruction:
+    return place.file, place.function, 0, (0, 0)
+
+
+def callee(text: str) -> str:
+    """The name of the function that an expression calls last.
+
+    >>> callee("torch.stack([f(x) for x in xs])"), callee("net(x).sum(dim=(0, 1))"), callee("a + b")
+    ('stack', 'sum', '')
+    """
+    depth = 0
+    for at in range(len(text) - 1, -1, -1) if text.rstrip().endswith(")") else ():
+        depth += {")": 1, "(": -1}.get(text[at], 0)
+        if not depth and text[at] == "(":
+            found = re.search(r"(\w+)\s*$", text[:at])
+            return found[1] if found else ""
+    return ""

@@ -1,0 +1,78 @@
+"""What a rewrite would replace, and which cause gives it its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotloop.model.finding import Finding
+
+from .recordings import CALLS, COMPUTES, RUNS, Seen, diagnose_script
+
+SCRIPT = """
+    def flood(board):                                   # 2
+        found = 0
+        for cell in board:
+            found += cell
+        return found
+    class Net:
+        def forward(self, x):
+            rows = []
+            for i in range(len(x)):
+                rows.append(x[i, 0].item())
+                rows.append(i)
+            return torch.tensor(rows)
+    def main():                                         # 14
+        for _ in range(100):
+            env.step(0)
+            total = flood(board)
+            for k in range(50):
+                stats[k] = total * k
+            loss.backward()
+            values = [net(leaf) for leaf in leaves]
+            for leaf in leaves:
+                net(leaf)
+        model.learn(1000)
+"""
+STEP = Seen(("main:16", "gymnasium/core.py:10"), 100, "collect/env_step", calls=100)
+BACK = Seen(("main:20", "torch/autograd/graph.py:10"), 200, "learn/backward", CALLS, calls=10)
+MODULE = "torch/nn/modules/module.py:9"
+LIBRARY = "stable_baselines3/common/base.py:5"
+
+
+def find(*seen: Seen, **counters: int) -> list[Finding]:
+    return list(diagnose_script(SCRIPT, [STEP, BACK, *seen], **counters).findings)
+
+
+def test_a_function_that_training_calls_is_one_place_and_its_loop_can_go():
+    first = find(Seen(("main:17", "flood:5"), 300), Seen(("main:17", "flood:3"), 50))[0]
+    assert (first.cause, first.function, first.line) == ("hot-code", "flood", 5)
+    assert first.share == pytest.approx(350 / 650)
+    assert first.gain.mid == pytest.approx(1 / (1 - 0.9 * 350 / 650 + 0.05 * 50 / 650), rel=0.02)
+
+
+def test_a_loop_over_items_in_the_training_loop_itself_is_a_place_of_its_own():
+    found = find(Seen(("main:19",), 300), Seen(("main:15",), 10), Seen(("main:17", "flood:5"), 250))
+    assert [(f.cause, f.function, f.line) for f in found[:2]] == [("hot-code", "main", 19), ("hot-code", "flood", 5)]
+
+
+def test_the_cause_that_explains_most_of_a_loop_takes_all_of_it():
+    item = Seen(("main:24", LIBRARY, MODULE, "Net.forward:11"), 200, "learn/train > learn/forward", CALLS)
+    rest = Seen(("main:24", LIBRARY, MODULE, "Net.forward:12"), 100, "learn/train > learn/forward", RUNS)
+    made = Seen(("main:24", LIBRARY, MODULE, "Net.forward:13"), 50, "learn/train > learn/forward", COMPUTES)
+    first = find(item, rest, made)[0]
+    assert (first.cause, first.function) == ("per-item-transfer", "Net.forward")
+    assert first.share == pytest.approx(350 / 650)
+
+
+def test_what_a_library_calls_while_it_learns_is_no_driver():
+    """Else all of the user's code below it would count as the training itself."""
+    first = find(Seen(("main:24", LIBRARY, "flood:5"), 300, "learn/train", RUNS))[0]
+    assert (first.cause, first.function) == ("hot-code", "flood")
+
+
+@pytest.mark.parametrize(("line", "serial"), [(21, True), (23, True), (24, False)])
+def test_a_loop_around_network_calls_is_serial_and_one_inside_is_not(line, serial):
+    inside = ("Net.forward:10",) if line == 24 else ()
+    call = Seen((f"main:{line}", MODULE, *inside, "torch/nn/modules/linear.py:7"), 400, "collect/policy", CALLS, calls=3200)
+    causes = [f.cause for f in find(call)]
+    assert ("serial-calls" in causes) == serial
