@@ -193,7 +193,7 @@ def trim(session: Path) -> Pack:
     pack = {s.SESSION_FILE: json.dumps(meta, indent=1)}
     for path in sorted(session.rglob("*")):
         name = path.relative_to(session).as_posix()
-        if name in ("sources.json", "system.jsonl", "torch_ops.json") or name.startswith("device/"):
+        if name in ("sources.json", "system.jsonl", "torch_ops.json", "probes.json", "machine.json") or name.startswith("device/"):
             pack[name] = path.read_text()
     if "sources.json" in pack:
         pack["sources.json"] = json.dumps(json.loads(pack["sources.json"]), separators=(",", ":"))
