@@ -47,6 +47,7 @@ MATRIX = GOLDEN / "matrix.json"
 MADE_UP = "made_up_device.py"
 CAUSES = tuple(causes())
 VARIANTS = ("slow", "fixed")
+KEPT = ("sources.json", "system.jsonl", "torch_ops.json", "probes.json", "machine.json")
 MOST_BYTES = 200_000  # of the two sessions of a cause, packed
 # Of causes with several cases, the one that is recorded.
 CHOSEN = {
@@ -193,7 +194,7 @@ def trim(session: Path) -> Pack:
     pack = {s.SESSION_FILE: json.dumps(meta, indent=1)}
     for path in sorted(session.rglob("*")):
         name = path.relative_to(session).as_posix()
-        if name in ("sources.json", "system.jsonl", "torch_ops.json", "probes.json", "machine.json") or name.startswith("device/"):
+        if name in KEPT or name.startswith("device/"):
             pack[name] = path.read_text()
     if "sources.json" in pack:
         pack["sources.json"] = json.dumps(json.loads(pack["sources.json"]), separators=(",", ":"))
