@@ -24,8 +24,7 @@ LEAST_SHARE, LEAST_SHARE_SINGLE = 0.35, 0.28  # the second where one environment
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: is_plumbing(e, x))
     share = e.share(found)
-    calls = sum(o.calls for o in e.diagnosis.operations if o.name == "collect/env_step")
-    single = calls and e.env_steps < 1.5 * calls
+    single = 0 < e.env_steps < 1.5 * e.step_calls
     if share < (LEAST_SHARE_SINGLE if single else LEAST_SHARE):
         return None
     where = e.blame(found)
