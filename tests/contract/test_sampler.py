@@ -102,6 +102,36 @@ def test_a_thread_is_seen_in_its_function_and_in_its_span(sampled):
     assert 0 < sample.times <= shard.samples.ticks
 
 
+def spin_first() -> int:
+    return sum(range(800))
+
+
+def spin_second() -> int:
+    return sum(range(800))
+
+
+def test_a_stack_and_its_span_are_of_the_same_moment(sampled):
+    """The thread runs on while it is read: short spans in turns must not get each other's functions."""
+    belongs = {"spin_first": ("first",), "spin_second": ("second",)}
+    right = wrong = 0
+    deadline = time.monotonic() + PATIENCE_S
+    while right + wrong < 150 and time.monotonic() < deadline:
+        for _ in range(2000):
+            with sampled.module.profile("first"):
+                spin_first()
+            with sampled.module.profile("second"):
+                spin_second()
+        right = wrong = 0
+        shard = sampled.read()
+        for sample in shard.samples.counts:
+            inner = functions(shard, sample)[-1]
+            if inner in belongs:
+                fits = path_names(shard, sample.path) == belongs[inner]
+                right, wrong = right + sample.times * fits, wrong + sample.times * (not fits)
+    assert right >= 100
+    assert wrong <= 0.03 * (right + wrong)  # a tenth, where the span is asked only after the stack
+
+
 def test_no_frame_of_the_recorder_is_in_a_stack(sampled):
     """Not of hooks, and not of the sampler."""
     stop = threading.Event()

@@ -94,7 +94,7 @@ class Classes:
 
     def _function(self, owner: Any, name: str) -> None:
         if _EVALUATES.fullmatch(name):
-            self._patches.wrap(owner, name, r.MAYBE_EVALUATE)
+            self._patches.wrap(owner, name, r.MAYBE_COLLECT if _is_running(getattr(owner, name)) else r.MAYBE_EVALUATE)
         elif _ADVANTAGES.fullmatch(name):
             self._patches.wrap(owner, name, r.ADVANTAGE)
 
@@ -145,6 +145,14 @@ def _steps(cls: type) -> bool:
         return False
     code = getattr(step, "__code__", None)
     return code is None or code.co_argcount >= 2 or bool(code.co_flags & 0x04)
+
+
+def _is_running(function: Any) -> bool:
+    """Is it being called, on this thread?"""
+    frame, code = sys._getframe(), getattr(function, "__code__", None)
+    while frame.f_code is not code and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code is code
 
 
 def script_modules() -> list[Any]:

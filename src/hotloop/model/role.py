@@ -16,10 +16,11 @@ from . import phase as ph
 # an environment's; until then it leaves no trace.
 SPAN, ENV, MODEL, LISTS, PHASE, TRIAL = range(6)
 # What is open on a track; a hook is passed by while one of its `within` is.
-IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER, IN_TRIAL = (1 << i for i in range(9))
+IN_ENV, IN_MODEL, IN_LEARN, IN_LOG, IN_SAVE, IN_PHASE, IN_DATA, IN_RENDER, IN_TRIAL, IN_TEST = (1 << i for i in range(10))
 # ENDS: a step that somebody else counts, but for its episodes. EVAL_STEPS: a phase that a name alone speaks for; a call without
-# an env step in it shows that it is none, and from then on it is passed by.
-COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS, COUNT_EVAL_STEPS = range(6)
+# an env step in it shows that it is none, and from then on it is passed by. EVAL_FIRST: such a phase that holds the first env
+# step of all. It may be how the script collects (evolution, search), so it counts as evaluation only after env steps outside.
+COUNT_NOTHING, COUNT_STEP, COUNT_RESET, COUNT_UPDATE, COUNT_ENDS, COUNT_EVAL_STEPS, COUNT_EVAL_FIRST = range(7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ ROLLOUT = Role("rollout", ph.COLLECT, PHASE, ph.COLLECT, IN_PHASE, owns=False)
 TRAIN = Role("train", ph.LEARN, PHASE, ph.LEARN, IN_PHASE, owns=False)
 EVALUATE = Role("evaluate", ph.EVAL, PHASE, ph.EVAL, owns=False)
 MAYBE_EVALUATE = replace(EVALUATE, counts=COUNT_EVAL_STEPS)  # by its name
+MAYBE_COLLECT = replace(EVALUATE, counts=COUNT_EVAL_FIRST)  # the same, while the first env step is made in it
 CALLBACK = Role("callback", ph.COLLECT)
 SAVE = Role("save", ph.CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)
 LOAD = Role("load", ph.CHECKPOINT, inside=IN_SAVE, within=IN_SAVE)

@@ -180,7 +180,7 @@ ASKED_MOST = 4  # environments that are searched for another one
 INSIDE_LEAST, WATCHED_MOST = 8, 64  # steps within another's until an environment is a part of it, or is not for good
 DEEPEST, MOST_NAME = 120, 1024  # of sampled stacks, and of the names in them
 SLOWER_EVERY, SLOWEST = 4096, 8  # a long run needs no more samples, only later ones
-LASTS_NS = 40_000  # a running thread is looked at again after this time, twice: by then a call without much work has ended
+LASTS_NS = 20_000  # a running thread is looked at again after this time, twice: by then a call without much work has ended
 
 # Records. A field is a word; `a|b` are the two halves of one, low half first; `a:d` is a float, `a:I*3` three halves, `a*3`
 # three words, `a:Rec` a record. Of those with a prefix, the words are named above: these differ from their names.

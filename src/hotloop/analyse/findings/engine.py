@@ -24,7 +24,7 @@ from ..limits import Claim
 from . import causes as folder
 from .evidence import Evidence
 from .places import NO_REGION, Region, regions
-from .rule import Candidate, main_mechanism, predict, total
+from .rule import Candidate, backward_of, main_mechanism, percent, predict, total
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
@@ -33,7 +33,8 @@ LITTLE = 1.15  # below it, a run is called healthy
 GENERAL = frozenset({"hot-code", "dispatch-bound", "bandwidth-bound", "wait-bound"})
 # Without phases all is known from samples. Of this many, a place with a tenth of the time is seen 3 ± 1.7 times.
 LEAST_SAMPLES = 30
-LEAST_EXPLAINED = 1 / 3  # of a region, by the cause that then names all of it
+LEAST_EXPLAINED = 1 / 4  # of a region, by the cause that then names all of it: the calls of a loop beside what prepares them
+LEAST_BACKWARD = 0.02  # of the loop, to be worth a line
 FEW_SAMPLES = 8  # of what a finding is about: 8 ± 2.8 of them, so its share is known to a third at best
 
 
@@ -141,15 +142,20 @@ def _claim(candidate: Candidate | None, e: Evidence) -> Candidate | None:
 
 def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Finding:
     share = c.share if c.share is not None else e.share(c.slices)
-    gain = e.diagnosis.history.correct(cause, c.gain or predict(share, c.removes, c.extra))
+    backward = backward_of(e, c.slices) if c.calls else 0.0
+    if backward >= LEAST_BACKWARD:
+        c = replace(c, evidence=(*c.evidence, f"their backward passes, {percent(backward)} of the loop, get shorter with them"))
+    gain = e.diagnosis.history.correct(cause, c.gain or predict(share + backward, c.removes, c.extra))
     seen = sum(x.samples for x in c.slices)
     if 0 < seen < FEW_SAMPLES and all(x.samples for x in c.slices):
         gain = Gain(1.0, 1.0, gain.high)  # one sample more or less would change it: no prediction
         c = replace(c, evidence=(f"only {seen} samples were taken there: run it for longer for a prediction", *c.evidence))
     file = shown_file(c.where.file, e.session)
+    shown = percent(e.share(c.slices) if c.slices else share)
+    title, *evidence = (text.replace("{share}", shown) for text in (c.title, *c.evidence))
     return Finding(
-        cause=cause, title=c.title, span=c.span, file=file, line=c.where.line,
-        function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=c.evidence,
+        cause=cause, title=title, span=c.span, file=file, line=c.where.line,
+        function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=tuple(evidence),
         action=c.action or module.ACTION, verify=verify_command(e.session, file), mechanism=main_mechanism(c.slices),
         changes_learning=getattr(module, "CHANGES_LEARNING", False),
     )  # fmt: skip

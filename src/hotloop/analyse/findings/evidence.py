@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ...model import phase as ph
 from ...model import shard as m
 from ...model.code import is_yours
+from ...model.mechanism import WAITING
 from ...model.probe import Curve
 from ..environments import Environment
 from ..lines import Stack, guess_phase, phases_of_lines, plain_function
@@ -277,6 +278,12 @@ class Evidence:
         host = self.session.meta.get("host")
         cores = host.get("cores") if isinstance(host, dict) else None
         return cores if type(cores) is int and cores > 0 else 1
+
+    @cached_property
+    def work_of_others_ns(self) -> float:
+        """What other threads and processes were at work, together."""
+        lanes = [(b.shard, b.track) for b in self.ledger.balances if (b.shard, b.track) != (0, self.main_track)]
+        return sum(x.ns * (1 - x.part(WAITING)) for lane in lanes for x in self.lane(*lane))
 
     @cached_property
     def env_lanes(self) -> list[Environment]:

@@ -12,7 +12,7 @@ the machine's pace: it is named, and little is promised.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from ...model.mechanism import COMPUTING, DISPATCHING, GARBAGE, INTERPRETING, MO
 from ...model.phase import COLLECT, EVAL, LEARN
 from ..lines import plain_function
 from ..owners import ENV, FRAMEWORK, owner_of
+from .dependence import needs_its_past
 from .evidence import ENV_METHODS, Evidence, Slice
 from .rule import main_mechanism
 
@@ -30,6 +31,7 @@ NO_REGION: Region = ("", "", 0)
 Drivers = dict[Function, frozenset[int]]  # with their lines that lead to work
 
 LEAST_SHARE, LEAST_SAVED = 0.10, 0.08
+LEADS = 0.2  # of a line's samples, or of a kind of work's; in old sessions up to 0.1 have a span of the code beside them
 # What vectorised or compiled code keeps of a Python loop's time: 5 to 15 % (the loops of tests/diagnosis, by their fixes).
 KEEPS = 0.10
 # Code without a loop: what it costs each time round at least. Some twenty lines of Python with calls take 5 to 20 us here.
@@ -42,6 +44,7 @@ _TENSOR_WORK = ("backward", "optimizer", "zero_grad", "clip_grad")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
 _EVENTS = ("env_step", "env_reset", "backward", "optimizer")
 _NETWORKS = ("policy", "forward")
+_MODULE, _CELLS = "torch/nn/modules/module.py", "torch/nn/modules/rnn.py"  # where a network's call begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,28 @@ def regions(e: Evidence, drivers: Drivers | None = None) -> dict[int, Region]:
         else:
             found[piece.index] = region
     for region, slices in in_network.items():
-        looped = sum(x.ns for x in slices if _in_loop(e, x, drivers))
+        looped = sum(x.ns for x in slices if _in_loop(e, x, drivers) and not in_sequence(e, x, drivers))
         if 2 * looped > sum(x.ns for x in slices):  # else its size is the axis, not its code
             found |= {x.index: region for x in slices}
     return found
+
+
+def in_sequence(e: Evidence, piece: Slice, drivers: Drivers) -> bool:
+    """Is it a network's call in a loop that needs the result of the time before? Cells of recurrent networks are not meant:
+    whole sequences of these are one call."""
+    if any(p.file.replace("\\", "/").endswith(_CELLS) for p in piece.places):
+        return False
+    for place in above_network(piece):
+        loops = _item_loops(e, place, drivers) if e.is_yours(place) else []
+        if loops and needs_its_past(e.session.sources[place.file].text, *loops[0], place.line):
+            return True
+    return False
+
+
+def above_network(piece: Slice) -> Sequence[m.Place]:
+    """What calls the network: a loop inside of it is another matter."""
+    inside = next((i for i, p in enumerate(piece.places) if p.file.replace("\\", "/").endswith(_MODULE)), None)
+    return piece.places[:inside]
 
 
 def _in_loop(e: Evidence, piece: Slice, drivers: Drivers) -> bool:
@@ -130,18 +151,33 @@ def _measure(e: Evidence, slices: list[Slice], loops: dict[int, bool]) -> Hot:
 
 
 def find_drivers(e: Evidence) -> Drivers:
-    """Functions that call for work (steps of environments, learning, evaluating), with the lines that do."""
-    led: dict[Function, set[int]] = defaultdict(set)
+    """Functions that call for work (steps of environments, learning, evaluating), with the lines that do.
+
+    One sample proves nothing: the sampler reads a stack and its span while the thread runs on. A line leads to work if most
+    of what is seen through it is work, or much of some work is seen through it."""
+    through: Counter[tuple[Function, int]] = Counter()  # samples
+    led: dict[int, Counter[tuple[Function, int]]] = defaultdict(Counter)  # by the kind of work
+    seen: Counter[int] = Counter()
     for piece in e.slices:
-        kind = work_of(piece)
-        for place in piece.places if kind else ():
+        kind, count = work_of(piece), max(1, piece.samples)
+        for line in {(_key(p), p.line) for p in piece.places if e.is_yours(p)}:
+            through[line] += count
+        if not kind:
+            continue
+        seen[kind] += count
+        for place in piece.places:
             if kind != LEARN and place.function.rpartition(".")[2] in ENV_METHODS:
                 break  # from here on it is the environment's own
             if not _is_event(piece) and owner_of(place.file, e.owners) == FRAMEWORK:
                 break  # the library collects or learns, and calls the user's code for a part of it
             if e.is_yours(place):
-                led[_key(place)].add(place.line)
-    return {key: frozenset(lines) for key, lines in led.items()}
+                led[kind][_key(place), place.line] += count
+    drivers: dict[Function, set[int]] = defaultdict(set)
+    for kind, lines in led.items():
+        for (key, line), count in lines.items():
+            if count >= LEADS * through[key, line] or count >= LEADS * seen[kind]:
+                drivers[key].add(line)
+    return {key: frozenset(lines) for key, lines in drivers.items()}
 
 
 def work_of(piece: Slice) -> int:

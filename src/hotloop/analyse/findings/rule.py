@@ -12,15 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...model.finding import Gain
+from ...model.mechanism import COMPUTING, DISPATCHING
+from ...model.phase import COLLECT, LEARN
 from ...model.shard import Place
 from .evidence import Evidence, Slice
 
 MOST_GAIN = 100.0
+_NO_FORWARD = ("backward", "optimizer", "zero_grad", "clip_grad", "env_step", "env_reset", "sample", "make_tensor")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    title: str
+    title: str  # `{share}` stands for the share of the time it explains in the end
     where: Place
     span: str
     slices: tuple[Slice, ...] = ()  # the time it explains; nobody else may claim it
@@ -30,6 +33,7 @@ class Candidate:
     evidence: tuple[str, ...] = ()
     gain: Gain | None = None  # where the model is another
     action: str = ""  # where it is not the `ACTION` of the cause
+    calls: bool = False  # it is tensor calls that could be fewer: their backward passes go with them
 
 
 def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Gain:
@@ -65,12 +69,12 @@ def claim(
 ) -> Candidate | None:
     """What most causes come to: slices that are at least this share of the loop, and the function that holds most of them, by
     `blame` (`inside`, `held`), unless the cause knows better `where`. In title and evidence, `{share}` and `{function}` stand
-    for the two."""
+    for the two; the share is filled in when all causes have had their turn."""
     share = e.share(slices)
     if share < least:
         return None
     where = where or e.blame(slices, inside, held)
-    said = [text.format(share=percent(share), function=function_name(where)) for text in (title, *evidence)]
+    said = [text.replace("{function}", function_name(where)) for text in (title, *evidence)]
     return Candidate(said[0], where, span, tuple(slices), removes=removes, extra=extra, evidence=tuple(said[1:]))
 
 
@@ -81,6 +85,23 @@ def main_mechanism(slices: Iterable[Slice]) -> str:
         for name, share in piece.mechanisms:
             spent[name] += piece.ns * share  # type: ignore[assignment]
     return spent.most_common(1)[0][0] if spent else ""
+
+
+def backward_of(e: Evidence, slices: Iterable[Slice]) -> float:
+    """Of the loop, the backward pass of these calls: it makes about the calls of the forward pass, so they have the part of it
+    that they have of all calls under autograd. How far collecting is under autograd was looked at now and then."""
+    looked = e.facts.get("collect_calls", 0)
+    grad = {LEARN: 1.0, COLLECT: e.facts.get("collect_grad", 0) / looked if looked else 0.0}
+
+    def calls_ns(pieces: Iterable[Slice]) -> float:
+        return sum(
+            x.ns * (x.part(DISPATCHING) + x.part(COMPUTING)) * grad.get(x.phase, 0.0)
+            for x in pieces
+            if not any(label.rpartition("/")[2] in _NO_FORWARD for label in x.labels)
+        )
+
+    whole = calls_ns(e.slices)
+    return e.share(e.where_label("learn/backward")) * calls_ns(slices) / whole if whole else 0.0
 
 
 def percent(share: float) -> str:

@@ -222,9 +222,11 @@ static PyObject *py_lower(PyObject *module, PyObject *token) {
     Py_RETURN_NONE;
 }
 
+enum { CARRIED = IN_ENV | IN_TRIAL | IN_TEST };
+
 /* What work that is handed over from here must know: the place, and whether it is part of an environment or an evaluation. */
 static uint64_t around(const Track *track) {
-    return (track->inside & (IN_ENV | IN_TRIAL)) | (track->within_phase == PHASE_EVAL ? (uint64_t)PHASE_EVAL << 16 : 0) |
+    return (track->inside & CARRIED) | (track->within_phase == PHASE_EVAL ? (uint64_t)PHASE_EVAL << 16 : 0) |
            (uint64_t)track->handed_by << 32;
 }
 
@@ -234,7 +236,7 @@ NO_ARGS(origin, if (self->gen != page->gen) Py_RETURN_NONE;
         return Py_BuildValue("KIK", (unsigned long long)sh.head->shard_id, self->top->path, (unsigned long long)what);)
 
 static void be_around(Track *track, uint64_t what) {
-    track->inside = (track->inside & ~(uint32_t)(IN_ENV | IN_TRIAL)) | ((uint32_t)what & (IN_ENV | IN_TRIAL));
+    track->inside = (track->inside & ~(uint32_t)CARRIED) | ((uint32_t)what & CARRIED);
     if (track->within_phase == PHASE_EVAL || !track->within_phase) track->within_phase = (uint32_t)(what >> 16 & 0xFF);
     track->handed_by = (uint32_t)(what >> 32);
 }

@@ -363,6 +363,7 @@ static void count_step(Track *track, uint64_t gen, Env *env, PyObject *object, P
         g.eval_counted++;
         do_count(g.eval_steps, n, 1);
     } else {
+        if (LIKELY(!(track->inside & IN_TEST))) g.trained++;
         sh.head->counters[COUNTER_ENV_STEPS].total += (uint64_t)n;
         sh.head->counters[COUNTER_EPISODES].total += episodes;
         sh.head->counters[COUNTER_AUTORESETS].total += resets;

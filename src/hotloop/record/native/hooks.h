@@ -65,6 +65,8 @@ typedef struct {
     Zone *zones[DECIDING];        /* [0]: the usual one; the others by phase, where they differ */
     uint32_t role, event, inside, within, counts, every, calls;
     int transparent;              /* holds an event of its own: no span, only what is in it */
+    int called;                   /* of what may be an evaluation: was it yet, */
+    uint64_t trained;             /* and with how many env steps outside */
     PyTypeObject *last_type;
     Zone *last_layer;
 } Hooked;
@@ -343,7 +345,22 @@ static PyObject *call_model(Hooked *hooked, Track *track, PyObject *const *args,
     return result;
 }
 
+/* Is what may be an evaluation, by its name, all that has stepped environments since it was first called? */
+COLD static int collects(Hooked *hooked) {
+    if (hooked->counts == COUNT_EVAL_STEPS && !g.in_loop) hooked->counts = COUNT_EVAL_FIRST;
+    if (hooked->counts != COUNT_EVAL_FIRST) return 0;
+    if (!hooked->called) hooked->called = 1, hooked->trained = g.trained;
+    return hooked->trained == g.trained;
+}
+
 static PyObject *call_span(Hooked *hooked, Track *track, PyObject *const *args, size_t nargs, PyObject *keywords) {
+    if (UNLIKELY(hooked->counts >= COUNT_EVAL_STEPS) && collects(hooked)) {
+        uint32_t before = track->inside;
+        track->inside |= IN_TEST;
+        PyObject *result = PyObject_Vectorcall(hooked->function, args, nargs, keywords);
+        track->inside = before;
+        return result;
+    }
     uint64_t gen = track->gen, evaluated = g.eval_counted;
     if (hooked->event) event_begins(track, hooked->event);
     if (UNLIKELY(!g.in_loop) && hooked->inside & IN_LEARN) begin_loop(track);
@@ -358,7 +375,7 @@ static PyObject *call_span(Hooked *hooked, Track *track, PyObject *const *args, 
     track->within_phase = phase;
     if (track->gen != gen || gen != page->gen) return result;
     if (hooked->role == ROLE_PHASE) resolve(track, phase ? phase : hooked->event);
-    if (UNLIKELY(hooked->counts == COUNT_EVAL_STEPS) && result && g.eval_counted == evaluated) hooked->call = call_aside;
+    if (UNLIKELY(hooked->counts >= COUNT_EVAL_STEPS) && result && g.eval_counted == evaluated) hooked->call = call_aside;
     if (result) {
         count_done(hooked, track);
         AFTER(track->phase);

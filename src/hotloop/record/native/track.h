@@ -78,6 +78,7 @@ static struct {
     uint32_t iteration, unwritten, row; /* iterations counted, those of them in no row yet; rows */
     uint64_t work, work_paused_ns;      /* changes with every env step and update; time paused before the latest */
     uint64_t eval_counted;              /* env steps counted in evaluations */
+    uint64_t trained;                   /* and those outside of whatever may be one */
     uint64_t trial_counted;             /* env steps counted within calls that may be an environment's */
     Node **touched;
     uint32_t touched_count, touched_room;

@@ -288,6 +288,7 @@ def count_step(track: Track, gen: int, env: Env | None, target: Any, result: Any
         state.eval_counted += 1
         count("eval_env_steps", n)
     else:
+        state.trained += not track.inside & r.IN_TEST
         state.head[_ENV_STEPS] += n
         state.head[_EPISODES] += episodes
         state.head[_AUTORESETS] += resets

@@ -39,7 +39,7 @@ class Hooked:
 
     __slots__ = (
         "__dict__", "__weakref__", "_after", "_aside", "_calls", "_counts", "_event", "_every", "_function", "_inside",
-        "_layers", "_role", "_transparent", "_within", "_zones",
+        "_layers", "_role", "_trained", "_transparent", "_within", "_zones",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,7 @@ class Hooked:
         self._function, self._role, self._zones = function, role, zones
         self._event, self._inside, self._within, self._counts = event, inside, within, counts
         self._after, self._every, self._calls = after, every or 1, 0
+        self._trained = -1  # env steps outside, when it was first called
         self._aside = False  # shown not to be what it was taken for: passed by for good
         self._transparent = False  # holds an event of its own: no span, only what is in it
         self._layers: dict[type, Zone | None] = {}
@@ -278,7 +279,23 @@ class Hooked:
             self._call_after(args, result, phase)
         return result
 
+    def _collects(self) -> bool:
+        """Is what may be an evaluation, by its name, all that has stepped environments since it was first called?"""
+        if self._counts == r.COUNT_EVAL_STEPS and not state.in_loop:
+            self._counts = r.COUNT_EVAL_FIRST
+        if self._counts != r.COUNT_EVAL_FIRST:
+            return False
+        if self._trained < 0:
+            self._trained = state.trained
+        return self._trained == state.trained
+
     def _call_span(self, track: Track, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if self._counts in (r.COUNT_EVAL_STEPS, r.COUNT_EVAL_FIRST) and self._collects():
+            before, track.inside = track.inside, track.inside | r.IN_TEST
+            try:
+                return self._function(*args, **keywords)
+            finally:
+                track.inside = before
         gen, evaluated = track.gen, state.eval_counted
         if self._event:
             _event_begins(track, self._event)
@@ -298,7 +315,7 @@ class Hooked:
             if self._role == r.PHASE and track.gen == gen == state.gen_on:
                 _change(track, resolve, phase or self._event)
         if track.gen == gen == state.gen_on:
-            if self._counts == r.COUNT_EVAL_STEPS and state.eval_counted == evaluated:
+            if self._counts in (r.COUNT_EVAL_STEPS, r.COUNT_EVAL_FIRST) and state.eval_counted == evaluated:
                 self._aside = True
             if self._counts == r.COUNT_UPDATE:
                 state.learned = state.learns = True

@@ -10,7 +10,7 @@ from ...store import schema as s
 from .spans import awake, close_top, current_track, push, put_event
 from .tree import Frame, Track, add_node, find_child, label_of, node_by_path, path_of, state, touch
 
-CARRIED = r.IN_ENV | r.IN_TRIAL  # of what is open on a track, what goes with work that is handed over
+CARRIED = r.IN_ENV | r.IN_TRIAL | r.IN_TEST  # of what is open on a track, what goes with work that is handed over
 
 
 class Token:

@@ -202,6 +202,7 @@ class State:
         self.unwritten = self.row = 0  # of the iterations, those in no row yet; rows
         self.work, self.work_paused_ns = 1, 0  # changes with every env step and update; time paused before the latest
         self.eval_counted = 0  # env steps counted in evaluations
+        self.trained = 0  # and those outside of whatever may be one
         self.trial_counted = 0  # env steps counted within calls that may be an environment's
         self.touched: list[Node] = []
         self.counters: dict[str, int] = {}

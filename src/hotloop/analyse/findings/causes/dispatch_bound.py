@@ -28,7 +28,7 @@ def find(e: Evidence) -> list[Candidate]:
     return [
         Candidate(
             f"for {percent(hot.share)} of the training loop {function_name(hot.where)} makes small tensor calls in a loop",
-            hot.where, hot.slices[0].label or "between calls", hot.slices, removes=hot.removes,
+            hot.where, hot.slices[0].label or "between calls", hot.slices, removes=hot.removes, calls=True,
             evidence=(f"{hot.share * e.loop_ns / e.turns / 1000:,.0f} µs each time round the loop",),
         )
         for hot in of_mechanism(e, (DISPATCHING,))

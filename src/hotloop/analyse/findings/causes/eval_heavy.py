@@ -10,6 +10,7 @@ that learns, is none, whatever it is called. Ignore it if the function that is n
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from ....model.phase import EVAL, LEARN
 from ..evidence import Evidence, Slice
@@ -20,6 +21,7 @@ TURN = 20
 ACTION = "evaluate less often, over fewer episodes, or in another process"
 TITLE = "{share} of the training loop is evaluation, in {function}"
 LEAST_SHARE, MOST_SHARE = 0.15, 0.97
+MOST_STEPS = 0.97  # of the time in env steps: a script that trains makes some outside of its tests
 _NAMES = re.compile(r"eval|(^|_)test(_|$)|validat|benchmark|greedy|demo|play_(episode|game)s?$", re.I)
 
 
@@ -37,15 +39,21 @@ def find(e: Evidence) -> Candidate | None:
 
 
 def _functions_that_test(e: Evidence) -> frozenset[tuple[str, str]]:
-    """Those of the script whose name says so, that lead to env steps, and to no learning."""
-    steps: set[tuple[str, str]] = set()
+    """Those of the script whose name says so, that lead to env steps, and to no learning. One that leads to nearly all of them
+    is how the script collects (evolution, search), whatever it is called."""
+    steps: Counter[tuple[str, str]] = Counter()
     learns: set[tuple[str, str]] = set()
+    all_steps = 0.0
     for piece in e.slices:
         kind = work_of(piece)
-        for place in piece.places if kind else ():
-            if e.is_yours(place) and _NAMES.search(place.function.rpartition(".")[2]):
-                (learns if kind == LEARN else steps).add((place.file, place.function))
-    return frozenset(steps - learns)
+        all_steps += piece.ns if piece.places and kind and kind != LEARN else 0.0
+        named = {(p.file, p.function) for p in piece.places if e.is_yours(p) and _NAMES.search(p.function.rpartition(".")[2])}
+        for function in named if kind else ():
+            if kind == LEARN:
+                learns.add(function)
+            else:
+                steps[function] += round(piece.ns)
+    return frozenset(function for function, ns in steps.items() if function not in learns and ns < MOST_STEPS * all_steps)
 
 
 def _tests(piece: Slice, functions: frozenset[tuple[str, str]]) -> bool:

@@ -6,7 +6,8 @@ What to do: gather what the loop goes over (agents, leaves, candidates, time ste
     values = critic(torch.cat([obs.expand(32, -1), candidates], dim=1))      # after: 1
 
 For a recurrent network hand the whole sequence to `nn.LSTM` or `nn.GRU` instead of stepping a cell. For networks with weights
-of their own use `torch.vmap` with stacked weights. When to ignore it: each call needs the result of the one before.
+of their own use `torch.vmap` with stacked weights. When to ignore it: each call needs the result of the one before (where the
+text of the loop shows that, nothing is said).
 
 Recognised by: network calls per env step or update (4 or more) that come from a loop in your code, for 10 % of the training
 loop or more. Predicted from your own network, measured at other sizes after the run; without that measurement, from the share
@@ -14,20 +15,18 @@ of its time that is no arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from ....model.mechanism import COMPUTING
 from ....model.phase import COLLECT, EVAL, LEARN
-from ....model.shard import Place
 from ..evidence import Evidence, Slice
-from ..places import find_drivers, is_looped
-from ..rule import Candidate, percent, total
+from ..places import Drivers, above_network, find_drivers, in_sequence, is_looped
+from ..rule import Candidate, total
 
 TURN = 195
 REWRITES = True
 ACTION = "gather what the loop goes over into one tensor and call the network once"
 LEAST_SHARE, LEAST_CALLS = 0.10, 4.0
-_MODULE = "torch/nn/modules/module.py"  # where a network's call begins
 
 
 def find(e: Evidence) -> list[Candidate]:
@@ -50,21 +49,15 @@ def _serial(e: Evidence, phase: int) -> Candidate | None:
     else:
         computes = sum(x.ns * x.part(COMPUTING) for x in found) / max(1.0, total(found))
         keeps = computes + (1 - computes) / per_turn
-    where = e.blame(found)
+    where = e.blame([replace(x, places=tuple(above_network(x))) for x in found])
     what = "env step" if phase == COLLECT else "update"
     return Candidate(
-        f"{per_turn:.0f} network calls for every {what}, one after the other: {percent(share)} of the loop",
-        where, label, tuple(found), removes=max(0.0, min(0.97, 1 - keeps)),
+        f"{per_turn:.0f} network calls for every {what}, one after the other: with all around them {{share}} of the loop",
+        where, label, tuple(found), removes=max(0.0, min(0.97, 1 - keeps)), calls=True,
         evidence=(f"{e.calls_of(label):,} calls, {max(1, e.updates if phase == LEARN else e.step_calls):,} {what}s",),
     )  # fmt: skip
 
 
-def _in_loop(e: Evidence, piece: Slice, drivers: dict[tuple[str, str], frozenset[int]]) -> bool:
-    chain = [p for p in _above(piece) if e.is_yours(p)]
-    return piece.phase != EVAL and bool(chain) and is_looped(e, chain, drivers)
-
-
-def _above(piece: Slice) -> Sequence[Place]:
-    """What calls the network: a loop inside of it is another matter."""
-    inside = next((i for i, p in enumerate(piece.places) if p.file.replace("\\", "/").endswith(_MODULE)), None)
-    return piece.places[:inside]
+def _in_loop(e: Evidence, piece: Slice, drivers: Drivers) -> bool:
+    chain = [p for p in above_network(piece) if e.is_yours(p)]
+    return piece.phase != EVAL and bool(chain) and is_looped(e, chain, drivers) and not in_sequence(e, piece, drivers)

@@ -6,10 +6,11 @@ time, or for several at once. Doing two things at once gains at most the shorter
     batch = load(next_file)                                        # before: training stands still
     batch = pending.result(); pending = pool.submit(load, later)   # after: loaded while the last one was learnt from
 
-When to ignore it: what it waits for has to come first.
+If it waits for a lock, let whoever holds it do slow things (send, write, sleep) after giving it back. When to ignore it: what
+it waits for has to come first.
 
-Recognised by: the operating system says that the training's thread is blocked, in 10 % of the loop or more, and no known wait
-explains it (a disk, a library of its own, a lock)."""
+Recognised by: the operating system says that the training's thread is blocked, in 10 % of the loop or more, and no other cause
+explains it. Waiting for threads or processes counts only if these are not at work meanwhile, for half of it at least."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ....model.finding import Gain
 from ....model.mechanism import WAITING
 from ...phases import FOR_OTHERS
 from ..evidence import Evidence
-from ..rule import Candidate, function_name, percent, speedup
+from ..rule import Candidate, function_name, percent, speedup, total
 
 TURN = 315
 ACTION = "let it happen meanwhile, ahead of time, or for several at once"
@@ -25,7 +26,10 @@ LEAST_SHARE = 0.10
 
 
 def find(e: Evidence) -> Candidate | None:
-    found = [x for x in e.left if x.part(WAITING) > 0.5 and x.label not in FOR_OTHERS]
+    found = [x for x in e.left if x.part(WAITING) > 0.5]
+    for_others = [x for x in found if x.label in FOR_OTHERS]
+    if e.work_of_others_ns > 0.5 * total(for_others):  # it waits for those who work
+        found = [x for x in found if x.label not in FOR_OTHERS]
     share = e.share(found)
     if share < LEAST_SHARE:
         return None

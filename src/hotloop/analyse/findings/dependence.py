@@ -1,0 +1,73 @@
+"""Does a call in a loop need what was computed the time before? Then no batch replaces the loop.
+
+What lives here: the text of a loop's body in, a verdict out, by following names from statement to statement. Pure. What cannot
+be read counts as independent.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator, Mapping
+
+
+def needs_its_past(text: Mapping[int, str], first: int, last: int, line: int) -> bool:
+    """Do the calls on this line, in a loop whose body has these lines, take what goes on from one time round to the next?
+
+    >>> body = {1: "    state = model(state, moves[:, t])", 2: "    total = total + score(seen[t])", 3: "    t += 1"}
+    >>> needs_its_past(body, 1, 3, 1), needs_its_past(body, 1, 3, 2)
+    (True, False)
+    """
+    try:
+        body = ast.parse(textwrap.dedent("\n".join(text.get(n, "") for n in range(first, last + 1))))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    comes_from: dict[str, set[str]] = {}
+    for node in ast.walk(body):
+        for target in _targets(node):
+            comes_from.setdefault(target, set()).update(_names(node))
+    at = line - first + 1
+    calls = (x for x in ast.walk(body) if isinstance(x, ast.Call) and x.lineno <= at <= (x.end_lineno or at))
+    taken = {name for call in calls for part in (*call.args, *call.keywords) for name in _names(part)}
+    return any(name in _reaches(name, comes_from) for name in taken)
+
+
+def _reaches(name: str, comes_from: Mapping[str, set[str]]) -> set[str]:
+    """All it comes from, directly or not."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for source in comes_from.get(todo.pop(), ()):
+            if source not in found:
+                found.add(source)
+                todo.append(source)
+    return found
+
+
+def _targets(node: ast.AST) -> Iterator[str]:
+    """What it may change: names it assigns to, and what a method is called on with something (`rows.append(x)`). What only
+    counts (`t += 1`) changes nothing."""
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        if not _counts(node):
+            for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
+                yield from _names(target)
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Attribute):
+        yield from _names(node.func.value)
+
+
+def _counts(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> bool:
+    value = node.value
+    if isinstance(value, ast.BinOp):
+        value = value.right
+    return isinstance(value, ast.Constant)
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """The variables in it; an attribute is one of its own (`self.state`)."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        yield f"{node.value.id}.{node.attr}"
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _names(child)
