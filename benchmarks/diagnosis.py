@@ -3,6 +3,8 @@
     python benchmarks/diagnosis.py [--only CASE ...] [--cases DIR] [--repeats N] [--json FILE]
     python benchmarks/diagnosis.py --unseen               the half that nobody who works on the rules has read: totals only
     python benchmarks/diagnosis.py --keep DIR             sessions are kept there, and judged again from there if they are
+    python benchmarks/diagnosis.py --residuals            also what became of the predictions, as analyse/findings/residuals.py
+                                                          has it: not for the half that is only scored
     (pip install -c constraints.txt torch gymnasium stable-baselines3 pandas pillow tensorboard; about a minute a case)
 
 A folder of cases holds `cases/NAME.py` and `truth.json` (tests/diagnosis/README.md). The script is copied under a name that
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -49,6 +52,7 @@ HEALTHY = 1.15
 ALARM = 1.25  # from this predicted gain on a finding is a warning: too loud for a healthy script
 RANKS = 3  # a right cause further down helps nobody
 LIMIT_S = 900
+LEAST_TOLD = 1.05
 
 Finding = dict[str, Any]
 
@@ -91,6 +95,7 @@ class Score:
     inside: bool | None = None
     width: float | None = None  # of the interval, high ÷ low
     share: float | None = None  # of the loop, that the finding is about
+    known_by: str = ""
     trivial: bool | None = None  # is the hottest function of the script's own the place?
     headroom: float | None = None  # of the loop, with learning unchanged
 
@@ -151,6 +156,7 @@ def score_findings(truth: Truth, findings: list[Finding] | None, script: str, ac
         inside=low <= actual <= high,
         width=high / low,
         share=float(found.get("share") or 0.0),
+        known_by=str(found.get("known_by") or ""),
     )
 
 
@@ -304,6 +310,16 @@ def count_totals(rows: list[Row]) -> dict[str, tuple[int, int]]:
     }
 
 
+def list_residuals(rows: list[Row]) -> dict[str, list[float]]:
+    """By what they were known from, the powers of predictions that the measured gains were; not of gains too small to tell."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.score and row.score.predicted and min(row.score.predicted, row.actual) > LEAST_TOLD:
+            power = math.log(row.actual) / math.log(row.score.predicted)
+            found.setdefault(row.score.known_by, []).append(round(power, 2))
+    return {kind: sorted(powers) for kind, powers in sorted(found.items())}
+
+
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=Path, default=CASES, metavar="DIR", help="folder with cases/ and truth.json")
@@ -315,11 +331,14 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--times-only", action="store_true", help="measure bare and fixed, do not run HotLoop")
     parser.add_argument("--fresh", action="store_true", help="measure again what was measured before")
     parser.add_argument("--cache", type=Path, default=CACHE, metavar="FILE", help="where bare and fixed times are kept")
+    parser.add_argument("--residuals", action="store_true", help="what became of the predictions, by kind")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the sessions there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write rows and totals there")
     options = parser.parse_args()
     if options.unseen:
         options.cases = UNSEEN
+        if options.residuals:
+            parser.error("intervals are made from the cases we look at; those of --unseen only score them")
     if options.repeats < 0:
         parser.error("--repeats must be 0 or more")
     if not (options.cases / "truth.json").is_file():
@@ -363,6 +382,8 @@ def main() -> int:
         print(f"  {'width of the interval, high ÷ low, median':<44} {statistics.median(widths):.2f}")
     if costs:
         print(f"  {'run ÷ bare, median (most)':<44} {statistics.median(costs):.3f} ({max(costs):.3f})")
+    for kind, powers in list_residuals(rows).items() if options.residuals else ():
+        print(f"  {kind}: {', '.join(map(str, powers))}")
     if options.json is not None:
         shown = [] if options.unseen else [asdict(row) for row in rows]
         content = {"machine": describe_machine(), "rows": shown, "totals": totals}

@@ -73,6 +73,8 @@ _MOVES = frozenset(
         "savez_compressed",
         "encode",
         "decode",
+        "iterencode",
+        "raw_decode",
         "float",
         "double",
         "half",
@@ -148,7 +150,8 @@ class Mechanisms:
         if not native and holds_gil and not self._gives_away(key):
             # Python's own functions, which keep the interpreter: packing is moving, the rest are Python's objects
             lasts = self._lasts(self._held, key, _function(place))
-            return MOVING if lasts and callee(text) in _MOVES else INTERPRETING
+            name = callee(text) or place.function.rpartition(".")[2]
+            return MOVING if lasts and name in _MOVES else INTERPRETING
         if not self._lasts(self._held if holds_gil and not self._gives_away(key) else self._again, key, _function(place)):
             return DISPATCHING
         name = callee(text) or place.function.rpartition(".")[2]

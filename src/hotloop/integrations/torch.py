@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -172,6 +173,7 @@ class _Watch:
         self._updates = 0
         self._batch = 0
         self._uncounted = 0  # updates whose batch size was not known yet
+        self._latest_tensors: list[weakref.ref[Any]] = []
         self._latest: Any = None  # the call that was looked at last: network, method, what it got, updates before it
 
     def looker(self, method: str) -> Callable[[tuple[Any, ...], Any, int], None]:
@@ -206,13 +208,16 @@ class _Watch:
                 self._look_for_repetition(method, args, phase)
 
     def _look_for_repetition(self, method: str, args: tuple[Any, ...], phase: int) -> None:
-        """Is this the call before, once more: the same network and weights, the same tensors, unchanged?"""
+        """Is this the call before, once more: the same network and weights, the same tensors, unchanged? Only if those of the
+        call before are still there: memory that was given back is handed out again at once."""
+        tensors = [a for a in args if isinstance(a, self._torch.Tensor)]
         got = tuple((a.data_ptr(), a._version, tuple(a.shape)) if isinstance(a, self._torch.Tensor) else id(a) for a in args)
         call = method, got, sum(self._steps.values())
         if phase == LEARN:
+            alive = all(ref() is not None for ref in self._latest_tensors)
             self._count("~repeats_looked")
-            self._count("~repeats", int(call == self._latest))
-        self._latest = call
+            self._count("~repeats", int(call == self._latest and alive))
+        self._latest, self._latest_tensors = call, [weakref.ref(a) for a in tensors]
 
     def tensor_made(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         if isinstance(result, self._torch.Tensor):

@@ -36,6 +36,7 @@ class Finding:
     action: str
     verify: str  # the command that would prove it
     mechanism: str = ""  # what the time it explains is spent on, see model/mechanism.py
+    known_by: str = ""  # what its gain was predicted from, see analyse/findings/residuals.py
     changes_learning: bool = False  # the action may change what is learnt, not only how fast
 
     @property

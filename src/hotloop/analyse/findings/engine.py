@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...model.finding import WARNING_GAIN, Finding, Gain
+from ...model.mechanism import WAITING
 from ...model.session import SessionData
 from ..limits import Claim
 from . import causes as folder
 from .evidence import Evidence
 from .places import NO_REGION, Region, regions
+from .residuals import CODE, MEASURED, WAITS, interval
 from .rule import Candidate, backward_of, main_mechanism, percent, predict, total
 
 if TYPE_CHECKING:
@@ -145,8 +147,11 @@ def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Findi
     backward = backward_of(e, c.slices) if c.calls else 0.0
     if backward >= LEAST_BACKWARD:
         c = replace(c, evidence=(*c.evidence, f"their backward passes, {percent(backward)} of the loop, get shorter with them"))
-    gain = e.diagnosis.history.correct(cause, c.gain or predict(share + backward, c.removes, c.extra))
+    expected = c.gain or predict(share + backward, c.removes, c.extra)
     seen = sum(x.samples for x in c.slices)
+    mechanism = main_mechanism(c.slices)
+    kind = MEASURED if c.measured else WAITS if mechanism in (WAITING, "") else CODE
+    gain = e.diagnosis.history.correct(cause, interval(kind, expected.mid, expected.most, seen))
     if 0 < seen < FEW_SAMPLES and all(x.samples for x in c.slices):
         gain = Gain(1.0, 1.0, gain.high)  # one sample more or less would change it: no prediction
         c = replace(c, evidence=(f"only {seen} samples were taken there: run it for longer for a prediction", *c.evidence))
@@ -156,7 +161,7 @@ def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Findi
     return Finding(
         cause=cause, title=title, span=c.span, file=file, line=c.where.line,
         function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=tuple(evidence),
-        action=c.action or module.ACTION, verify=verify_command(e.session, file), mechanism=main_mechanism(c.slices),
+        action=c.action or module.ACTION, verify=verify_command(e.session, file), mechanism=mechanism, known_by=kind,
         changes_learning=getattr(module, "CHANGES_LEARNING", False),
     )  # fmt: skip
 

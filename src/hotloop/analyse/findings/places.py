@@ -38,7 +38,7 @@ KEEPS = 0.10
 FLOOR_NS = 20_000
 # Of the time in code without a loop of its own, by mechanism, what another way to do it removes; the loop of a library (a data
 # frame, a deep copy, a packer) is as much Python as one's own.
-_PLAIN = {INTERPRETING: 0.85, MOVING: 0.6, DISPATCHING: 0.0, COMPUTING: 0.2}
+_PLAIN = {INTERPRETING: 0.85, MOVING: 0.85, DISPATCHING: 0.0, COMPUTING: 0.2}
 _LOOPED = {INTERPRETING: 1 - KEEPS, DISPATCHING: 1 - KEEPS, MOVING: 0.8, COMPUTING: 0.4}
 _TENSOR_WORK = ("backward", "optimizer", "zero_grad", "clip_grad")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
@@ -62,11 +62,11 @@ class Hot:
 def hot_places(e: Evidence) -> list[Hot]:
     """The activities of the user's own code among what is left, largest first."""
     drivers = find_drivers(e)
-    groups: dict[Region, list[Slice]] = defaultdict(list)
+    groups: dict[tuple[Region, bool], list[Slice]] = defaultdict(list)  # calls of networks in it are another matter
     of_region = regions(e, drivers)
     for piece in e.left:
         if piece.index in of_region:
-            groups[of_region[piece.index]].append(piece)
+            groups[of_region[piece.index], _in_network(piece)].append(piece)
     found = [_measure(e, slices, {x.index: _in_loop(e, x, drivers) for x in slices}) for slices in groups.values()]
     return sorted((hot for hot in found if hot.share >= LEAST_SHARE), key=lambda hot: -hot.share * hot.removes)
 
@@ -80,7 +80,7 @@ def regions(e: Evidence, drivers: Drivers | None = None) -> dict[int, Region]:
         region = region_of(e, piece, drivers)
         if region is None:
             continue
-        if any(label.rpartition("/")[2] in _NETWORKS for label in piece.labels):
+        if _in_network(piece):
             in_network[region].append(piece)
         else:
             found[piece.index] = region
@@ -89,6 +89,10 @@ def regions(e: Evidence, drivers: Drivers | None = None) -> dict[int, Region]:
         if 2 * looped > sum(x.ns for x in slices):  # else its size is the axis, not its code
             found |= {x.index: region for x in slices}
     return found
+
+
+def _in_network(piece: Slice) -> bool:
+    return any(label.rpartition("/")[2] in _NETWORKS for label in piece.labels)
 
 
 def in_sequence(e: Evidence, piece: Slice, drivers: Drivers) -> bool:
@@ -146,8 +150,9 @@ def _measure(e: Evidence, slices: list[Slice], loops: dict[int, bool]) -> Hot:
     looped = sum(x.ns for x in work if loops[x.index]) > 0.5 * whole
     if not looped:
         removed = min(removed, max(0.0, whole - FLOOR_NS * e.session.machine.slowness * e.turns))
-    where = e.blame(work) if work else m.Place()
-    return Hot(where, tuple(work), main_mechanism(work), e.share(work), removed / whole, looped)
+    mechanism = main_mechanism(work)
+    where = e.blame([x for x in work if main_mechanism([x]) == mechanism]) if work else m.Place()
+    return Hot(where, tuple(work), mechanism, e.share(work), removed / whole, looped)
 
 
 def find_drivers(e: Evidence) -> Drivers:
@@ -160,8 +165,8 @@ def find_drivers(e: Evidence) -> Drivers:
     seen: Counter[int] = Counter()
     for piece in e.slices:
         kind, count = work_of(piece), max(1, piece.samples)
-        for line in {(_key(p), p.line) for p in piece.places if e.is_yours(p)}:
-            through[line] += count
+        for at in {(_key(p), p.line) for p in piece.places if e.is_yours(p)}:
+            through[at] += count
         if not kind:
             continue
         seen[kind] += count

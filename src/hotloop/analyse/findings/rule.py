@@ -1,8 +1,8 @@
 """What a rule says: the time it claims, the place, and what fixing it gains.
 
 What lives here: `Candidate`, how most causes make theirs, and the gain model. The loop is serial where the main thread is:
-without a share `s` of its time it takes `1 - s` of the time. Mid: what the action removes goes; low: two fifths of that;
-high: nearly twice that, and the cost that came with it.
+without a share `s` of its time it takes `1 - s` of the time. Expected: what the action removes goes. At most: all of the share
+goes, and the cost that came with it. The interval between follows from what became of earlier predictions (residuals.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...model.finding import Gain
 from ...model.mechanism import COMPUTING, DISPATCHING
 from ...model.phase import COLLECT, LEARN
 from ...model.shard import Place
@@ -19,6 +18,14 @@ from .evidence import Evidence, Slice
 
 MOST_GAIN = 100.0
 _NO_FORWARD = ("backward", "optimizer", "zero_grad", "clip_grad", "env_step", "env_reset", "sample", "make_tensor")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A gain, before anything is said about how sure it is."""
+
+    mid: float
+    most: float = MOST_GAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +38,23 @@ class Candidate:
     removes: float = 0.95  # of the share, what the action removes
     extra: float = 0.0  # what a fix may gain beyond the share (cost that came with the culprit)
     evidence: tuple[str, ...] = ()
-    gain: Gain | None = None  # where the model is another
+    gain: Expected | None = None  # where the model is another
+    measured: bool = False  # predicted from the script's own objects, measured after the run
     action: str = ""  # where it is not the `ACTION` of the cause
     calls: bool = False  # it is tensor calls that could be fewer: their backward passes go with them
 
 
-def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Gain:
+def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Expected:
     """The gain of removing part of a share of a serial loop.
 
     >>> gain = predict(0.5, 1.0)
-    >>> round(gain.low, 2), round(gain.mid, 2), round(gain.high, 2)
-    (1.25, 2.0, 2.78)
+    >>> round(gain.mid, 2), round(gain.most, 2)
+    (2.0, 2.78)
     """
     share = min(max(share, 0.0), 0.99)
     mid = speedup(share * removes)
-    low = speedup(share * removes * 0.4)
-    high = speedup(min(0.97, share * min(1.2, removes * 1.8) + 0.04 + extra))  # a culprit drags more along than is seen in it
-    return Gain(min(low, mid), mid, max(high, mid))
+    most = speedup(min(0.97, share * min(1.2, removes * 1.8) + 0.04 + extra))  # a culprit drags more along than is seen in it
+    return Expected(mid, max(most, mid))
 
 
 def speedup(removed: float) -> float:

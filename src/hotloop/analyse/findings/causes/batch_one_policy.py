@@ -16,10 +16,9 @@ other sizes after the run; without that measurement, from the share of its time 
 
 from __future__ import annotations
 
-from ....model.finding import Gain
 from ..axes import mean_rows, split_collect, with_envs
 from ..evidence import Evidence
-from ..rule import Candidate, percent, speedup
+from ..rule import Candidate, Expected, percent, speedup
 from .framework_overhead import is_plumbing
 
 TURN = 285
@@ -46,6 +45,6 @@ def find(e: Evidence) -> Candidate | None:
     return Candidate(
         f"the policy is called for one observation at a time: {paid} of the loop is paid per call",
         e.blame(parts.policy), "collect/policy", (*parts.policy, *parts.shared, *parts.vector), share=saved,
-        gain=Gain(1 + (gain - 1) * 0.7, gain, 1 + (gain - 1) * 1.4), evidence=(said, source),
+        gain=Expected(gain), measured=effect.measured, evidence=(said, source),
         action=f"step {ENVS} environments and call the policy once for all of them, with as many samples per update as now",
     )  # fmt: skip

@@ -36,6 +36,8 @@ def find(e: Evidence) -> Candidate | None:
         note = "in the workers, which the main thread waits for"
     if share < LEAST_SHARE:
         return None
+    # environments that are stepped one after the other can wait at the same time: then one wait is left of all
+    together = sum((x.shard, x.track) == (0, e.main_track) for x in e.diagnosis.environments) if lane is waits else 0
     where = e.blame(lane, ENV_METHODS)
     kinds = sorted({x.label for x in lane if x.kind == WAIT})
     return Candidate(
@@ -44,7 +46,7 @@ def find(e: Evidence) -> Candidate | None:
         "collect/env_step",
         tuple(waits),
         share=share,
-        removes=1.0,
+        removes=1 - 1 / together if together > 1 else 1.0,
         extra=0.08,
         evidence=(f"it waited {note}: {', '.join(kinds) or 'blocking reads'}",),
     )

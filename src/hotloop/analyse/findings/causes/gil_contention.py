@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ....model import phase as ph
 from ....model import shard as m
-from ....model.finding import Gain
 from ....model.shard import Place
 from ...lines import AT_WORK, Stack
 from ..evidence import Evidence
-from ..rule import Candidate, percent, predict
+from ..rule import Candidate, Expected, percent, predict
 
 TURN = 310
 ACTION = "let that thread block instead of polling, do its work less often, or move it into a process"
@@ -92,9 +91,9 @@ def _woken(main: Sequence[Stack]) -> int:
     return _count(x for x in main if x.state == m.RUNNING and not x.holds_gil and x.places in waits)
 
 
-def _gain(lost: float, most: float) -> Gain:
+def _gain(lost: float, most: float) -> Expected:
     """All that is lost goes with the other thread: at least what was seen, at most that with the moments it was woken."""
-    return Gain(predict(lost, 1.0).low, predict((lost + most) / 2, 1.0).mid, predict(most, 1.0, 0.1).high)
+    return Expected(predict((lost + most) / 2, 1.0).mid, predict(most, 1.0, 0.1).most)
 
 
 def _lost_among(e: Evidence, stacks: Sequence[Stack], ticks: int) -> float:

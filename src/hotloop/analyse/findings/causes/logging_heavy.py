@@ -18,7 +18,7 @@ TURN = 120
 ACTION = "write less often, several numbers at once, and do not flush every time"
 TITLE = "{share} of the training loop writes logs, in {function}"
 LEAST_SHARE = 0.10
-_FILES = re.compile(r"[/\\\\](logging|tensorboard|tensorboardX|wandb|mlflow|loguru|csv|json)([/\\\\]|\.py)|to_csv|summary")
+_FILES = re.compile(r"[/\\\\](logging|tensorboard|tensorboardX|wandb|mlflow|loguru|csv)([/\\\\]|\.py)|to_csv|summary")
 _TEXT = re.compile(
     r"\bprint\(|\.write\(|\.flush\(|json\.dumps?\(|\.writerow|\.add_(scalar|histogram)|logg?(er|ing)?\.\w+\(|to_csv\(|fsync"
 )

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 
-from ....model.finding import Gain
 from ..evidence import Evidence
 from ..growth import MUCH_MB, memory_growth, memory_mb
-from ..rule import Candidate
+from ..rule import Candidate, Expected
 
 TURN = 320
 ACTION = "find what is never thrown away (observations, tensors with graphs, caches) and keep only the last N"
@@ -32,6 +31,6 @@ def find(e: Evidence) -> Candidate | None:
         where,
         "memory",
         share=0.0,
-        gain=Gain(1.0, 1.0, 1.2),
+        gain=Expected(1.0, 1.2),
         evidence=(f"it rose by {grown:,.0f} MB in the later part of the run",),
     )

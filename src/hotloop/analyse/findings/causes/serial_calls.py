@@ -44,7 +44,8 @@ def _serial(e: Evidence, phase: int) -> Candidate | None:
     if share < LEAST_SHARE or share < 0.5 * e.share(x for x in e.left if label in x.labels):
         return None
     curve = e.curve(phase)
-    if curve is not None and curve.rows:
+    measured = curve is not None and curve.rows > 0
+    if curve is not None and measured:
         keeps = curve.cost(curve.rows * per_turn) / (per_turn * curve.cost(curve.rows))
     else:
         computes = sum(x.ns * x.part(COMPUTING) for x in found) / max(1.0, total(found))
@@ -53,7 +54,7 @@ def _serial(e: Evidence, phase: int) -> Candidate | None:
     what = "env step" if phase == COLLECT else "update"
     return Candidate(
         f"{per_turn:.0f} network calls for every {what}, one after the other: with all around them {{share}} of the loop",
-        where, label, tuple(found), removes=max(0.0, min(0.97, 1 - keeps)), calls=True,
+        where, label, tuple(found), removes=max(0.0, min(0.97, 1 - keeps)), calls=True, measured=measured,
         evidence=(f"{e.calls_of(label):,} calls, {max(1, e.updates if phase == LEARN else e.step_calls):,} {what}s",),
     )  # fmt: skip
 

@@ -7,9 +7,8 @@ yours covers it, and it lies between no two of them. A span around everything (`
 
 from __future__ import annotations
 
-from ....model.finding import Gain
 from ..evidence import Evidence
-from ..rule import Candidate, percent
+from ..rule import Candidate, Expected, percent
 
 TURN = 350
 ACTION = "put `with profile(...)` around the lines shown, to name them"
@@ -26,5 +25,5 @@ def find(e: Evidence) -> Candidate | None:
         where,
         "(no span open)",
         share=share,
-        gain=Gain(1.0, 1.0, 1 / (1 - min(0.9, share))),
+        gain=Expected(1.0, 1 / (1 - min(0.9, share))),
     )

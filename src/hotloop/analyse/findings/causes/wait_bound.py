@@ -14,11 +14,10 @@ explains it. Waiting for threads or processes counts only if these are not at wo
 
 from __future__ import annotations
 
-from ....model.finding import Gain
 from ....model.mechanism import WAITING
 from ...phases import FOR_OTHERS
 from ..evidence import Evidence
-from ..rule import Candidate, function_name, percent, speedup, total
+from ..rule import Candidate, Expected, function_name, percent, predict, speedup, total
 
 TURN = 315
 ACTION = "let it happen meanwhile, ahead of time, or for several at once"
@@ -38,6 +37,6 @@ def find(e: Evidence) -> Candidate | None:
     return Candidate(
         f"for {percent(share)} of the training loop {function_name(where)} waits",
         where, found[0].label, tuple(found), share=share,
-        gain=Gain(1.0, speedup(0.7 * min(share, rest)), speedup(share)),
+        gain=Expected(speedup(0.7 * min(share, rest)), predict(share).most),
         evidence=(f"blocked, by the operating system's word; the rest of the loop takes {percent(rest)}",),
     )  # fmt: skip

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ....model.finding import Gain
 from ....model.shard import Place
 from ..evidence import Evidence
-from ..rule import Candidate, function_name, percent
+from ..rule import Candidate, Expected, function_name, percent
 
 TURN = 340
 ACTION = "leave the first iterations out when you compare; a long run is not affected"
@@ -45,7 +44,7 @@ def _compiling(e: Evidence) -> Candidate | None:
         place or Place(),
         "start-up/compile",
         share=share,
-        gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
+        gain=Expected(1.0, 1 / max(0.05, 1 - share)),
         evidence=(f"{compiles.busy_ns / 1e9:.1f} s in compilations", f"{breaks} graph breaks"),
         action="if it goes on compiling, keep shapes the same or compile with dynamic=True",
     )
@@ -67,7 +66,7 @@ def _slow_beginning(e: Evidence) -> Candidate | None:
         where,
         "warm-up",
         share=share,
-        gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
+        gain=Expected(1.0, 1 / max(0.05, 1 - share)),
         evidence=(f"from iteration {found.iterations} on the time is steady",),
     )
 
@@ -90,7 +89,7 @@ def _long_preparation(e: Evidence) -> Candidate | None:
         where,
         "start-up",
         share=share,
-        gain=Gain(1.0, 1.0, 1 / max(0.05, 1 - share)),
+        gain=Expected(1.0, 1 / max(0.05, 1 - share)),
         evidence=(f"it was seen in {samples:,} stack samples before the loop began",),
         action="keep what it makes in a file, or make it with arrays; a long run is not affected",
     )

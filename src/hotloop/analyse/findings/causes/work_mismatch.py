@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 
-from ....model.finding import Gain
 from ....model.shard import Place
 from ..evidence import ENV_METHODS, Evidence
-from ..rule import Candidate
+from ..rule import Candidate, Expected
 
 TURN = 330
 ACTION = "count env steps as vector steps × environments, everywhere"
@@ -37,7 +36,7 @@ def find(e: Evidence) -> Candidate | None:
         line[0] if line else e.blame(e.where_label("env_step"), share=0.9),
         "collect/env_step",
         share=0.0,
-        gain=Gain(1.0, 0.9 * envs if budget else 1.0, envs),
+        gain=Expected(0.9 * envs if budget else 1.0, envs),
         evidence=(f"{vectors:,} calls of step, {e.env_steps:,} env steps",),
     )
 
