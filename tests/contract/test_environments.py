@@ -11,6 +11,7 @@ from array import array
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hotloop.integrations import _patch as p
@@ -103,8 +104,8 @@ def test_a_result_of_another_shape_is_one_step(bench, result):
     ("flags", "episodes"),
     [((False,), 0), ((True,), 1), ((False, True), 1), ((True, True), 1),
      (([True, False, True],), 2), (([True, False, False], [False, False, True]), 2), (([True, False, False, True],), 1),
-     ((b"\x01\x00\x01",), 2), ((array("b", [1, 0, 0]), array("b", [0, 1, 0])), 2), ((array("d", [1, 1, 1]),), 0),
-     ((array("d", [1, 1, 1]), b"\x00\x01\x00"), 1), ((None, b"\x00\x01\x01"), 2), ((object(),), 0), ((1,), 0),
+     ((b"\x01\x00\x01",), 2), ((array("b", [1, 0, 0]), array("b", [0, 1, 0])), 2), ((array("d", [1, 0, 1]),), 2),
+     ((array("f", [1, 0, 0]), array("q", [0, 1, 0])), 2), ((array("d", [1, 0.5, 1]), b"\x00\x01\x00"), 1), ((None, b"\x00\x01\x01"), 2), ((object(),), 0), ((1,), 0),
      ((memoryview(b"\x01\x01\x01\x01\x01\x01")[::2],), 0)],
 )  # fmt: skip
 def test_episodes_are_counted_by_the_flags(bench, flags, episodes):
@@ -250,7 +251,8 @@ class Moment:
 @pytest.mark.parametrize(
     ("result", "steps"),
     [((0, 1.0, False), 1), ((0, 1, True, {}), 1), ((0, 1.0, False, False, {}), 1), ((0, [1.0, 2.0], [True, False], {}), 2),
-     ((0, array("d", [1, 2, 3]), [True, False, False], {}), 3), (TimeStep(0, None, 1.0, 0), 1), (Moment(0.0, 1.0), 1)],
+     ((0, array("d", [1, 2, 3]), [True, False, False], {}), 3), (TimeStep(0, None, 1.0, 0), 1), (Moment(0.0, 1.0), 1),
+     ((np.zeros((2, 3)), np.zeros(2), np.array([0.0, 1.0])), 2)],
 )  # fmt: skip
 def test_a_step_without_a_reset_is_an_environments_if_its_result_shows_it(bench, result, steps):
     class World:
@@ -270,7 +272,7 @@ def test_a_step_without_a_reset_is_an_environments_if_its_result_shows_it(bench,
     "result",
     [None, 3.0, (0, 1.0), (0, "x", True), (0, 1.0, 2.0), (0, None, False, {}), (True, False, True),
      (0, 1.0, False, False, {}, 1), {"reward": 1.0, "done": False}, [0, 1.0, False, {}], (0, [], False, {}),
-     (0, object(), False)],
+     (0, object(), False), (np.zeros((3, 2)), np.zeros(3), np.array([0.0, 0.5, 1.0]))],
 )  # fmt: skip
 def test_a_step_whose_results_are_none_of_an_environments_is_left_alone(bench, result):
     class Simulator:

@@ -8,6 +8,7 @@ are looked at), and nothing is kept alive.
 from __future__ import annotations
 
 import gc
+import sys
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -45,7 +46,18 @@ def shows_environment(result: Any) -> bool:
     if not issubclass(type(result), tuple) or not 3 <= len(result) <= 5:
         return False
     items = list(tuple.__iter__(result))
-    return _kind_of(items[1]) == "number" and _kind_of(items[2]) == "flag"
+    return _kind_of(items[1]) == "number" and (_kind_of(items[2]) == "flag" or _are_flags_as_numbers(items[1], items[2]))
+
+
+def _are_flags_as_numbers(rewards: Any, ends: Any) -> bool:
+    """Arrays of one shape, the second with nothing but 0 and 1 in it. It is read: plain arrays in this machine's memory only."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    plain = {getattr(numpy, "ndarray", None), getattr(torch, "Tensor", None)}
+    if type(ends) not in plain or type(rewards) is not type(ends) or rewards.shape != ends.shape or not ends.shape:
+        return False
+    if getattr(getattr(ends, "device", None), "type", "cpu") != "cpu" or _kind_of(ends) != "number":
+        return False
+    return bool(((ends == 0) | (ends == 1)).all())
 
 
 def _field_names(kind: type) -> frozenset[str]:

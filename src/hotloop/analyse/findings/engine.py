@@ -161,7 +161,8 @@ def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Findi
     return Finding(
         cause=cause, title=title, span=c.span, file=file, line=c.where.line,
         function=c.where.function, share=min(1.0, max(0.0, share)), gain=gain, evidence=tuple(evidence),
-        action=c.action or module.ACTION, verify=verify_command(e.session, file), mechanism=mechanism, known_by=kind,
+        action=c.action or module.ACTION, verify=verify_command(e.session, file), known_by=kind,
+        mechanism=getattr(module, "MECHANISM", mechanism),
         changes_learning=getattr(module, "CHANGES_LEARNING", False),
     )  # fmt: skip
 

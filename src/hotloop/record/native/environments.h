@@ -275,6 +275,19 @@ static int64_t length_of(PyObject *value) {
     return n < 1 ? 1 : n;
 }
 
+/* Is this number of an array 0 or 1? -1: neither, or of another kind. */
+static int flag_of(const char *at, Py_ssize_t bytes, char kind) {
+    double number = -1;
+    float half;
+    int32_t small;
+    int64_t large;
+    if (kind == 'd' && bytes == 8) memcpy(&number, at, 8);
+    else if (kind == 'f' && bytes == 4) memcpy(&half, at, 4), number = half;
+    else if (strchr("iIlL", kind) && bytes == 4) memcpy(&small, at, 4), number = small;
+    else if (strchr("lLqQ", kind) && bytes == 8) memcpy(&large, at, 8), number = (double)large;
+    return number == 0 ? 0 : number == 1 ? 1 : -1;
+}
+
 /* Adds a flag, or an array of them, to `done`; answers 0 when they cannot be read without touching a device. */
 static int read_flags(PyObject *value, char *done, Py_ssize_t n) {
     if (PyBool_Check(value)) {
@@ -291,8 +304,12 @@ static int read_flags(PyObject *value, char *done, Py_ssize_t n) {
         PyErr_Clear();
         return 0;
     }
-    int ok = view.itemsize == 1;
-    for (Py_ssize_t i = 0; ok && i < n && i < view.len; i++) done[i] |= ((char *)view.buf)[i] != 0;
+    int ok = 1;
+    char kind = view.format && view.format[0] && !view.format[1] ? view.format[0] : '?';
+    Py_ssize_t bytes = view.itemsize, count = bytes ? view.len / bytes : 0;
+    for (Py_ssize_t i = 0; ok && bytes > 1 && i < n && i < count; i++) ok = flag_of((char *)view.buf + i * bytes, bytes, kind) >= 0;
+    for (Py_ssize_t i = 0; ok && i < n && i < count; i++)
+        done[i] |= bytes == 1 ? ((char *)view.buf)[i] != 0 : flag_of((char *)view.buf + i * bytes, bytes, kind) > 0;
     PyBuffer_Release(&view);
     return ok;
 }

@@ -23,6 +23,7 @@ ENDS_UNKNOWN, ENDS_TOLD, ENDS_INSIDE = range(3)  # does its result say which epi
 HELD_BY_NONE, HELD_INSIDE, HELD_PERHAPS = range(3)
 SWEEP_FROM = 64
 _ENV_STEPS, _, _, _EPISODES, _RESETS, _AUTORESETS = (s.H_COUNTERS + i * s.COUNTER_WORDS + 2 for i in range(len(s.COUNTERS)))
+_NUMBERS = tuple("fdiIlLqQ")  # of arrays that may have flags in them
 _FOR_OTHERS = ("(waiting: lock)", "(waiting: queue)")
 
 
@@ -234,9 +235,14 @@ def _read_flags(value: Any, n: int) -> list[bool] | None:
     except Exception:
         return None
     with view:
-        if view.itemsize != 1 or not view.c_contiguous:
+        if not view.c_contiguous:
             return None
-        return [byte != 0 for byte in view.tobytes()[:n]]
+        if view.itemsize == 1:
+            return [byte != 0 for byte in view.tobytes()[:n]]
+        if view.ndim != 1 or view.format not in _NUMBERS:
+            return None
+        numbers = view.tolist()[:n]
+        return [number == 1 for number in numbers] if all(number in (0, 1) for number in numbers) else None
 
 
 def _read_ends(result: Any) -> tuple[list[bool], bool]:

@@ -13,11 +13,13 @@ training began, and how often; and the time the loop waits for workers between t
 
 from __future__ import annotations
 
+from ....model.mechanism import STARTING
 from ....model.shard import WAIT
 from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, join
 
 TURN = 10
+MECHANISM = STARTING  # also where the training waits for it
 ACTION = "start workers, pools and environments once, before the loop, and keep them"
 LEAST_SHARE, LEAST_STARTS = 0.10, 4
 _LABELS = ("worker_start", "env_make")
@@ -41,10 +43,11 @@ def find(e: Evidence) -> Candidate | None:
     if starts < LEAST_STARTS:
         return None
     found = e.where(lambda x: any(label.rpartition("/")[2] in _LABELS for label in x.labels) or x.label == "(waiting: process)")
-    where = e.blame(found)
+    waits = _waiting_for_start(e)
+    where = e.blame([x for x in found if x.places] or waits)
     # waiting for work from workers that were just started is part of it
     around = [x for x in e.function_slices(where) if x.kind == WAIT or any(f in p.file for p in x.places for f in _FILES)]
-    around += _waiting_for_start(e)
+    around += waits
     title = f"{{share}} of the training loop starts and ends workers, {starts:,} times, in {{function}}"
     said = f"{starts:,} starts of workers, pools or environments"
     return claim(e, join(found, around), "collect/worker_start", title, LEAST_SHARE, said, where=where, removes=0.85)
