@@ -337,6 +337,40 @@ def test_an_evaluation_within_a_rollout_stays_one_and_a_rollout_within_an_evalua
     }
 
 
+def test_what_may_be_an_evaluation_collects_until_something_else_does(bench):
+    """Evolution and search call it evaluate; what evaluates before it trains does so too."""
+    env = bench.env((0, 1.0, False, {}))
+    evaluate = bench.hooked(r.MAYBE_EVALUATE, lambda: [env.step() for _ in range(5)])
+    evaluate()
+    evaluate()
+    assert bench.counters() == {"env_steps": 10}
+    env.step()
+    evaluate()
+    assert bench.counters() == {"env_steps": 11, "eval_env_steps": 5}
+
+
+def test_an_evaluation_beside_training_is_one_from_its_first_call_on(looping):
+    env = looping.env((0, 1.0, False, {}))
+    evaluate = looping.hooked(r.MAYBE_EVALUATE, lambda: [env.step() for _ in range(5)])
+    env.step()
+    evaluate()
+    evaluate()
+    assert looping.counters() == {"env_steps": 2, "eval_env_steps": 10}
+
+
+def test_where_the_first_step_is_made_in_it_steps_before_say_nothing(looping):
+    """Hooks are put on functions at the first env step: the call that made it goes on without one."""
+    env = looping.env((0, 1.0, False, {}))
+    env.step()
+    evaluate = looping.hooked(r.MAYBE_COLLECT, lambda: [env.step() for _ in range(5)])
+    evaluate()
+    evaluate()
+    assert looping.counters() == {"env_steps": 12}
+    env.step()
+    evaluate()
+    assert looping.counters() == {"env_steps": 13, "eval_env_steps": 5}
+
+
 def test_within_says_the_phase_by_hand(looping):
     env, model = looping.env(), looping.hooked(r.FORWARD)
     assert looping.module.within(phases.EVAL) == 0

@@ -76,3 +76,46 @@ def test_a_loop_around_network_calls_is_serial_and_one_inside_is_not(line, seria
     call = Seen((f"main:{line}", MODULE, *inside, "torch/nn/modules/linear.py:7"), 400, "collect/policy", CALLS, calls=3200)
     causes = [f.cause for f in find(call)]
     assert ("serial-calls" in causes) == serial
+
+
+SEQUENCE = """
+    def plan(model, state):                             # 2
+        total = 0
+        for t in range(50):
+            state = model(state, moves[:, t])
+            total = total + score(state)
+        return total
+    def main():                                         # 8
+        for _ in range(100):
+            move = plan(model, seen)
+            seen = env.step(move)
+            loss.backward()
+"""
+
+
+def test_a_loop_of_network_calls_that_need_each_other_is_not_serial():
+    step = Seen(("main:11", "gymnasium/core.py:10"), 100, "collect/env_step", calls=100)
+    call = Seen(("main:10", "plan:5", MODULE, "torch/nn/modules/linear.py:7"), 400, "collect/policy", CALLS, calls=5000)
+    assert [f.cause for f in diagnose_script(SEQUENCE, [step, call]).findings] == []
+
+
+def test_the_backward_passes_of_calls_in_a_loop_go_with_them():
+    """They are four of six parts of all calls under autograd, so as much of the backward pass is theirs."""
+    call = Seen(("main:23", MODULE, "torch/nn/modules/linear.py:7"), 400, "learn/forward", CALLS, calls=1000)
+    other = Seen(("main:24", LIBRARY, MODULE, "torch/nn/modules/linear.py:7"), 200, "learn/forward", CALLS, calls=1000)
+    finding = next(f for f in find(call, other, updates=10) if f.cause == "serial-calls")
+    keeps = 10 / 1000  # of calls without arithmetic: one of as many as there are for an update
+    assert finding.gain.mid == pytest.approx(1 / (1 - (400 + 200 * 4 / 6) / 900 * (1 - keeps)), rel=0.03)
+    assert any("backward" in text for text in finding.evidence)
+
+
+def test_one_sample_beside_the_others_makes_no_driver():
+    """A stack with a span of the code beside it, as samples of old sessions have: the function is still a place."""
+    stray = Seen(("main:17", "flood:5"), 10, "collect/env_step")
+    first = find(Seen(("main:17", "flood:5"), 300), stray)[0]
+    assert (first.cause, first.function) == ("hot-code", "flood")
+
+
+def test_waiting_for_a_lock_is_named_if_nobody_works_meanwhile():
+    first = find(Seen(("main:17", "flood:3"), 300, "(waiting: lock)"))[0]
+    assert (first.cause, first.function, first.mechanism) == ("wait-bound", "flood", "waiting")

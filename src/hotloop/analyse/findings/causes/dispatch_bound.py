@@ -9,7 +9,7 @@ once instead of stacking small ones; use NumPy or plain numbers for a handful of
 When to ignore it: the calls depend on one another (a game tree, a simulation that goes on step by step): then compile the
 function (`torch.compile`, Numba).
 
-Recognised by: stack samples in tensor and array calls that had ended a moment (0.1 ms) later, in a loop of your own code, for
+Recognised by: stack samples in tensor and array calls that had ended a moment (0.04 ms) later, in a loop of your own code, for
 10 % of the loop or more. A call costs 1 to 10 µs on the processor before it computes anything. What can be gone: 90 % of the
 loop (rewritten ones kept 5 to 15 %)."""
 

@@ -1,0 +1,39 @@
+"""Intervals that follow from what became of earlier predictions."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotloop.analyse.findings.residuals import COVERED, RESIDUALS, interval, quantile
+
+FREE = 1e9  # no limit from the share
+
+
+@pytest.mark.parametrize("kind", RESIDUALS)
+def test_the_interval_holds_as_many_of_the_outcomes_it_was_made_of_as_it_says(kind):
+    powers = RESIDUALS[kind]
+    assert list(powers) == sorted(powers)
+    gain = interval(kind, 2.0, FREE, samples=0)
+    held = sum(gain.low <= 2.0**z <= gain.high for z in powers) / len(powers)
+    assert held >= COVERED - 1 / len(powers)
+
+
+@pytest.mark.parametrize("kind", RESIDUALS)
+def test_few_samples_make_it_wider_and_the_time_that_is_there_makes_it_narrower(kind):
+    sure, unsure = interval(kind, 2.0, FREE, samples=1000), interval(kind, 2.0, FREE, samples=10)
+    assert unsure.low < sure.low < 2.0 < sure.high < unsure.high
+    assert interval(kind, 2.0, 2.1, samples=10).high == pytest.approx(2.1)
+    assert interval(kind, 2.0, 1.5, samples=10).high == 2.0, "never below what is expected"
+
+
+@pytest.mark.parametrize("kind", RESIDUALS)
+def test_nothing_promised_stays_nothing(kind):
+    assert interval(kind, 1.0, 1.4, samples=50).mid == 1.0
+    assert interval(kind, 1.0, 1.4, samples=50).low == 1.0
+    assert interval(kind, 3.0, FREE, samples=1).low == 1.0, "at worst a change gains nothing"
+
+
+def test_a_quantile_allows_for_how_few_outcomes_there_are():
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == pytest.approx(2.5)
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.95) == 4.0
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.05) == 1.0
