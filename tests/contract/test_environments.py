@@ -105,7 +105,8 @@ def test_a_result_of_another_shape_is_one_step(bench, result):
     [((False,), 0), ((True,), 1), ((False, True), 1), ((True, True), 1),
      (([True, False, True],), 2), (([True, False, False], [False, False, True]), 2), (([True, False, False, True],), 1),
      ((b"\x01\x00\x01",), 2), ((array("b", [1, 0, 0]), array("b", [0, 1, 0])), 2), ((array("d", [1, 0, 1]),), 2),
-     ((array("f", [1, 0, 0]), array("q", [0, 1, 0])), 2), ((array("d", [1, 0.5, 1]), b"\x00\x01\x00"), 1), ((None, b"\x00\x01\x01"), 2), ((object(),), 0), ((1,), 0),
+     ((array("f", [1, 0, 0]), array("q", [0, 1, 0])), 2), ((array("d", [1, 0.5, 1]), b"\x00\x01\x00"), 1),
+     ((None, b"\x00\x01\x01"), 2), ((object(),), 0), ((1,), 0),
      ((memoryview(b"\x01\x01\x01\x01\x01\x01")[::2],), 0)],
 )  # fmt: skip
 def test_episodes_are_counted_by_the_flags(bench, flags, episodes):

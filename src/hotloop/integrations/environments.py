@@ -50,7 +50,7 @@ def shows_environment(result: Any) -> bool:
 
 
 def _are_flags_as_numbers(rewards: Any, ends: Any) -> bool:
-    """Arrays of one shape, the second with nothing but 0 and 1 in it. It is read: plain arrays in this machine's memory only."""
+    """Arrays of one shape, the second with nothing but 0 and 1 in it. It is read, if it is no device's."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     plain = {getattr(numpy, "ndarray", None), getattr(torch, "Tensor", None)}
     if type(ends) not in plain or type(rewards) is not type(ends) or rewards.shape != ends.shape or not ends.shape:

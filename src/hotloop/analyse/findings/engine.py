@@ -24,7 +24,7 @@ from ...model.session import SessionData
 from ..limits import Claim
 from . import causes as folder
 from .evidence import Evidence
-from .places import NO_REGION, Region, regions
+from .places import NO_REGION, Region, find_drivers, regions
 from .residuals import CODE, MEASURED, WAITS, interval
 from .rule import Candidate, backward_of, main_mechanism, percent, predict, total
 
@@ -83,7 +83,8 @@ def find_claims(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Coll
 def _widen(found: list[tuple[str, ModuleType, Candidate]], e: Evidence) -> list[tuple[str, ModuleType, Candidate]]:
     """A rewrite replaces a whole loop, not only the calls in it that gave a cause its name. So the cause that explains most of
     a region takes the rest of it, and what other causes of this kind explain there."""
-    region_of = regions(e)
+    drivers = find_drivers(e)
+    region_of = {i: x for i, x in regions(e, drivers).items() if x[:2] not in drivers or x[2]}  # no loop, no activity: lines
     owner = {x.index: i for i, (_, _, c) in enumerate(found) for x in c.slices}
     rewriting = {i for i, (_, module, c) in enumerate(found) if getattr(module, "REWRITES", False) and c.share is None}
     parts: dict[Region, Counter[int]] = defaultdict(Counter)
@@ -97,7 +98,8 @@ def _widen(found: list[tuple[str, ModuleType, Candidate]], e: Evidence) -> list[
             takes[region] = most
     for piece in e.slices:
         new, old = takes.get(region_of.get(piece.index, NO_REGION), -1), owner.get(piece.index, -1)
-        if new >= 0 and (old < 0 or old in rewriting):
+        only = getattr(found[new][1], "TAKES", ()) if new >= 0 else ()
+        if new >= 0 and (old < 0 or old in rewriting) and (not only or main_mechanism([piece]) in only):
             owner[piece.index] = new
             e.claimed.add(piece.index)
     widened = []

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....model.mechanism import COMPUTING
+from ....model.mechanism import COMPUTING, DISPATCHING, MOVING
 from ....model.phase import COLLECT, EVAL, LEARN
 from ..evidence import Evidence, Slice
 from ..places import Drivers, above_network, find_drivers, in_sequence, is_looped
 from ..rule import Candidate, total
 
 TURN = 195
-REWRITES = True
+REWRITES, TAKES = True, (DISPATCHING, COMPUTING, MOVING)  # what is done for each call goes with it; Python code stays
 ACTION = "gather what the loop goes over into one tensor and call the network once"
 LEAST_SHARE, LEAST_CALLS = 0.10, 4.0
 
