@@ -37,6 +37,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hotloop.analyse.diagnosis import Diagnosis, diagnose
+from hotloop.analyse.findings.residuals import RESIDUALS, quantile
 from hotloop.errors import HotloopError
 from hotloop.model.code import is_yours
 from hotloop.store.findings import finding_data
@@ -311,11 +312,13 @@ def count_totals(rows: list[Row]) -> dict[str, tuple[int, int]]:
 
 
 def list_residuals(rows: list[Row]) -> dict[str, list[float]]:
-    """By what they were known from, the powers of predictions that the measured gains were; not of gains too small to tell."""
+    """By what they were known from, the powers of what the model expected that the measured gains were: what is told is moved
+    by the middle one of those known before. Not of gains too small to tell."""
     found: dict[str, list[float]] = {}
     for row in rows:
         if row.score and row.score.predicted and min(row.score.predicted, row.actual) > LEAST_TOLD:
-            power = math.log(row.actual) / math.log(row.score.predicted)
+            moved = quantile(RESIDUALS[row.score.known_by], 0.5)
+            power = math.log(row.actual) / math.log(row.score.predicted) * moved
             found.setdefault(row.score.known_by, []).append(round(power, 2))
     return {kind: sorted(powers) for kind, powers in sorted(found.items())}
 

@@ -17,5 +17,5 @@ def test_the_file_holds_what_was_found_and_by_which_rules(tmp_path):
     assert said["rules"].startswith("0.")
     assert list(said["findings"][0]) == [
         "cause", "severity", "title", "span", "file", "line", "function", "share", "predicted_speedup", "evidence", "action",
-        "verify", "mechanism", "changes_learning",
+        "verify", "mechanism", "known_by", "changes_learning",
     ]  # fmt: skip
