@@ -54,7 +54,7 @@ def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = Non
         for name in (x.strip() for x in row.label.split(">") if x.strip()):
             if (*chain, name) not in known:
                 phase = next((c for c in range(1, 9) if ph.phase_name(c) == name.partition("/")[0]), 0)
-                kind = m.WAIT if name.startswith("(waiting") else m.USER
+                kind = m.WAIT if name.startswith("(waiting") else m.GARBAGE if name == m.GC_PAUSE else m.USER
                 labels.append(m.Label(name, kind, 0, 0, phase=phase, after=0, owns=True))
                 paths.append(m.Path(known[chain], len(labels) - 1))
                 known[*chain, name] = len(paths) - 1

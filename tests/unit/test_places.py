@@ -121,3 +121,11 @@ def test_one_sample_beside_the_others_makes_no_driver():
 def test_waiting_for_a_lock_is_named_if_nobody_works_meanwhile():
     first = find(Seen(("main:17", "flood:3"), 300, "(waiting: lock)"))[0]
     assert (first.cause, first.function, first.mechanism) == ("wait-bound", "flood", "waiting")
+
+
+def test_pauses_of_the_collector_are_garbage_of_the_phase_they_fall_into():
+    diagnosis = diagnose_script(SCRIPT, [STEP, BACK, Seen(("main:17", "flood:3"), 300, "(gc pause)")])
+    assert diagnosis.limits.mechanisms["garbage"] == 300_000_000
+    assert [f.cause for f in diagnosis.findings] == ["gc-pressure"]
+    headrooms = {row.name: row.headroom for row in diagnosis.limits.phases}
+    assert headrooms["collect"] > 2, "what the finding would leave is missing where the pauses were"

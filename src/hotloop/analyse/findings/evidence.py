@@ -111,7 +111,9 @@ class Evidence:
             if not total:
                 add(None, at, ns, branch.phase)
             for stack in seen[at]:
-                add(stack, at, ns * stack.count / total, branch.phase)
+                pause = branch.kind == m.GARBAGE and not branch.phase  # between two calls: the phase of its line
+                phase = guess_phase(stack.places, known, blocks) if pause else branch.phase
+                add(stack, at, ns * stack.count / total, phase)
         total = sum(x.count for x in between)
         for stack in between:
             add(stack, root, gap * stack.count / total, guess_phase(stack.places, known, blocks))
