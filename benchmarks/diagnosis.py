@@ -54,6 +54,7 @@ ALARM = 1.25  # from this predicted gain on a finding is a warning: too loud for
 RANKS = 3  # a right cause further down helps nobody
 LIMIT_S = 900
 LEAST_TOLD = 1.05
+MOST_APART = 1.5  # bare and recorded: beyond, the machine has changed between them
 
 Finding = dict[str, Any]
 
@@ -313,10 +314,11 @@ def count_totals(rows: list[Row]) -> dict[str, tuple[int, int]]:
 
 def list_residuals(rows: list[Row]) -> dict[str, list[float]]:
     """By what they were known from, the powers of what the model expected that the measured gains were: what is told is moved
-    by the middle one of those known before. Not of gains too small to tell."""
+    by the middle one of those known before. Not of gains too small to tell, nor where the machine changed meanwhile."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        if row.score and row.score.predicted and min(row.score.predicted, row.actual) > LEAST_TOLD:
+        same = row.overhead is None or 1 / MOST_APART < row.overhead < MOST_APART
+        if same and row.score and row.score.predicted and min(row.score.predicted, row.actual) > LEAST_TOLD:
             moved = quantile(RESIDUALS[row.score.known_by], 0.5)
             power = math.log(row.actual) / math.log(row.score.predicted) * moved
             found.setdefault(row.score.known_by, []).append(round(power, 2))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ..axes import mean_rows, split_collect, with_envs
 from ..evidence import Evidence
-from ..rule import Candidate, Expected, percent, speedup
+from ..rule import Candidate, Expected, percent, predict, speedup
 from .framework_overhead import is_plumbing
 
 TURN = 285
@@ -39,12 +39,13 @@ def find(e: Evidence) -> Candidate | None:
     gain = speedup(saved)
     if gain < LEAST_GAIN:
         return None
+    touched = (*parts.policy, *parts.shared, *parts.vector)
     paid = percent(e.share((*parts.policy, *parts.shared)))
     said = f"{calls:,} calls of the policy for {calls * rows:,.0f} observations"
     source = f"{effect.source} (measured after the run)" if effect.measured else effect.source
     return Candidate(
         f"the policy is called for one observation at a time: {paid} of the loop is paid per call",
-        e.blame(parts.policy), "collect/policy", (*parts.policy, *parts.shared, *parts.vector), share=saved,
-        gain=Expected(gain), measured=effect.measured, evidence=(said, source),
+        e.blame(parts.policy), "collect/policy", touched, share=saved,
+        gain=Expected(gain, predict(e.share(touched), 1.0).most), measured=effect.measured, evidence=(said, source),
         action=f"step {ENVS} environments and call the policy once for all of them, with as many samples per update as now",
     )  # fmt: skip
