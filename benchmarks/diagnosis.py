@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
 import os
 import platform
 import re
@@ -37,7 +36,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hotloop.analyse.diagnosis import Diagnosis, diagnose
-from hotloop.analyse.findings.residuals import RESIDUALS, quantile
+from hotloop.analyse.findings.residuals import residual, told_from
 from hotloop.errors import HotloopError
 from hotloop.model.code import is_yours
 from hotloop.store.findings import finding_data
@@ -313,16 +312,15 @@ def count_totals(rows: list[Row]) -> dict[str, tuple[int, int]]:
 
 
 def list_residuals(rows: list[Row]) -> dict[str, list[float]]:
-    """By what they were known from, the powers of what the model expected that the measured gains were: what is told is moved
+    """By what they were known from, how far the measured gains were from what the model had expected: what is told is moved
     by the middle one of those known before. Not of gains too small to tell, nor where the machine changed meanwhile."""
     found: dict[str, list[float]] = {}
     for row in rows:
         same = row.overhead is None or 1 / MOST_APART < row.overhead < MOST_APART
         if same and row.score and row.score.predicted and min(row.score.predicted, row.actual) > LEAST_TOLD:
-            moved = quantile(RESIDUALS[row.score.known_by], 0.5)
-            power = math.log(row.actual) / math.log(row.score.predicted) * moved
-            found.setdefault(row.score.known_by, []).append(round(power, 2))
-    return {kind: sorted(powers) for kind, powers in sorted(found.items())}
+            expected = told_from(row.score.known_by, row.score.predicted)
+            found.setdefault(row.score.known_by, []).append(round(residual(expected, row.actual), 2))
+    return {kind: sorted(residuals) for kind, residuals in sorted(found.items())}
 
 
 def parse_options() -> argparse.Namespace:
@@ -387,8 +385,8 @@ def main() -> int:
         print(f"  {'width of the interval, high ÷ low, median':<44} {statistics.median(widths):.2f}")
     if costs:
         print(f"  {'run ÷ bare, median (most)':<44} {statistics.median(costs):.3f} ({max(costs):.3f})")
-    for kind, powers in list_residuals(rows).items() if options.residuals else ():
-        print(f"  {kind}: {', '.join(map(str, powers))}")
+    for kind, residuals in list_residuals(rows).items() if options.residuals else ():
+        print(f"  {kind}: {', '.join(map(str, residuals))}")
     if options.json is not None:
         shown = [] if options.unseen else [asdict(row) for row in rows]
         content = {"machine": describe_machine(), "rows": shown, "totals": totals}

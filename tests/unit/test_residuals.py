@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from hotloop.analyse.findings.residuals import COVERED, RESIDUALS, interval, quantile
+from hotloop.analyse.findings.residuals import COVERED, RESIDUALS, interval, quantile, residual, told_from
 
 FREE = 1e9  # no limit from the share
 
 
 @pytest.mark.parametrize("kind", RESIDUALS)
 def test_the_interval_holds_as_many_of_the_outcomes_it_was_made_of_as_it_says(kind):
-    powers = RESIDUALS[kind]
-    assert list(powers) == sorted(powers)
-    gain = interval(kind, 2.0, FREE, samples=0)
-    held = sum(gain.low <= 2.0**z <= gain.high for z in powers) / len(powers)
-    assert held >= COVERED - 1 / len(powers)
+    known = RESIDUALS[kind]
+    assert list(known) == sorted(known)
+    gain = interval(kind, 4.0, FREE, samples=0)
+    held = sum(gain.low <= 4.0 * math.exp(u * math.sqrt(math.log(4.0))) <= gain.high for u in known) / len(known)
+    assert held >= COVERED - 1 / len(known)
+
+
+@pytest.mark.parametrize("kind", RESIDUALS)
+@pytest.mark.parametrize("expected", [1.1, 2.0, 9.0])
+def test_what_was_expected_is_found_again_from_what_was_told(kind, expected):
+    assert told_from(kind, interval(kind, expected, FREE, samples=0).mid) == pytest.approx(expected)
+    assert residual(expected, expected) == 0
 
 
 @pytest.mark.parametrize("kind", RESIDUALS)

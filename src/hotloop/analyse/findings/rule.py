@@ -53,7 +53,7 @@ def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Expected
     """
     share = min(max(share, 0.0), 0.99)
     mid = speedup(share * removes)
-    most = speedup(min(0.97, share * min(1.2, removes * 1.8) + 0.04 + extra))  # a culprit drags more along than is seen in it
+    most = speedup(min(0.97, share * 1.2 + 0.04 + extra))  # a culprit drags more along than is seen in it
     return Expected(mid, max(most, mid))
 
 
