@@ -94,6 +94,7 @@ class Score:
     predicted: float | None = None
     error: float | None = None
     inside: bool | None = None
+    above: bool | None = None  # was more gained than it holds?
     width: float | None = None  # of the interval, high ÷ low
     share: float | None = None  # of the loop, that the finding is about
     known_by: str = ""
@@ -155,6 +156,7 @@ def score_findings(truth: Truth, findings: list[Finding] | None, script: str, ac
         predicted=middle,
         error=abs(middle / actual - 1),
         inside=low <= actual <= high,
+        above=actual > high,
         width=high / low,
         share=float(found.get("share") or 0.0),
         known_by=str(found.get("known_by") or ""),
@@ -306,6 +308,7 @@ def count_totals(rows: list[Row]) -> dict[str, tuple[int, int]]:
         "trivial answer: the hottest function": (sum(bool(s.trivial) for s in sick), len(sick)),
         f"prediction within {CLOSE:.0%}": (sum(s.error is not None and s.error <= CLOSE for s in sick), len(sick)),
         "measured gain inside the interval": (sum(bool(s.inside) for s in sick), len(sick)),
+        "  more was gained than it holds": (sum(bool(s.above) for s in sick), len(sick)),
         "healthy without an alarm": (sum(s.first for s in well), len(well)),
         f"healthy with a headroom of {HEALTHY} at most": (sum((s.headroom or 9) <= HEALTHY for s in well), len(well)),
     }

@@ -8,14 +8,12 @@ import pytest
 
 from hotloop.analyse.findings.residuals import COVERED, RESIDUALS, interval, quantile, residual, told_from
 
-FREE = 1e9  # no limit from the share
-
 
 @pytest.mark.parametrize("kind", RESIDUALS)
 def test_the_interval_holds_as_many_of_the_outcomes_it_was_made_of_as_it_says(kind):
     known = RESIDUALS[kind]
     assert list(known) == sorted(known)
-    gain = interval(kind, 4.0, FREE, samples=0)
+    gain = interval(kind, 4.0, samples=0)
     held = sum(gain.low <= 4.0 * math.exp(u * math.sqrt(math.log(4.0))) <= gain.high for u in known) / len(known)
     assert held >= COVERED - 1 / len(known)
 
@@ -23,23 +21,15 @@ def test_the_interval_holds_as_many_of_the_outcomes_it_was_made_of_as_it_says(ki
 @pytest.mark.parametrize("kind", RESIDUALS)
 @pytest.mark.parametrize("expected", [1.1, 2.0, 9.0])
 def test_what_was_expected_is_found_again_from_what_was_told(kind, expected):
-    assert told_from(kind, interval(kind, expected, FREE, samples=0).mid) == pytest.approx(expected)
+    assert told_from(kind, interval(kind, expected, samples=0).mid) == pytest.approx(expected)
     assert residual(expected, expected) == 0
 
 
 @pytest.mark.parametrize("kind", RESIDUALS)
-def test_few_samples_make_it_wider_and_the_time_that_is_there_makes_it_narrower(kind):
-    sure, unsure = interval(kind, 2.0, FREE, samples=1000), interval(kind, 2.0, FREE, samples=10)
+def test_few_samples_make_it_wider(kind):
+    sure, unsure = interval(kind, 2.0, samples=1000), interval(kind, 2.0, samples=10)
     assert unsure.low < sure.low < 2.0 < sure.high < unsure.high
-    assert interval(kind, 2.0, 2.1, samples=10).high == pytest.approx(2.1)
-    assert interval(kind, 2.0, 1.5, samples=10).high == 2.0, "never below what is expected"
-
-
-@pytest.mark.parametrize("kind", RESIDUALS)
-def test_nothing_promised_stays_nothing(kind):
-    assert interval(kind, 1.0, 1.4, samples=50).mid == 1.0
-    assert interval(kind, 1.0, 1.4, samples=50).low == 1.0
-    assert interval(kind, 3.0, FREE, samples=1).low == 1.0, "at worst a change gains nothing"
+    assert interval(kind, 3.0, samples=1).low == 1.0, "at worst a change gains nothing"
 
 
 def test_a_quantile_allows_for_how_few_outcomes_there_are():

@@ -149,11 +149,13 @@ def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Findi
     backward = backward_of(e, c.slices) if c.calls else 0.0
     if backward >= LEAST_BACKWARD:
         c = replace(c, evidence=(*c.evidence, f"their backward passes, {percent(backward)} of the loop, get shorter with them"))
-    expected = c.gain or predict(share + backward, c.removes, c.extra)
+    expected = c.gain or predict(share + backward, c.removes)
     seen = sum(x.samples for x in c.slices)
     mechanism = main_mechanism(c.slices)
     kind = MEASURED if c.measured else WAITS if mechanism in (WAITING, "") else CODE
-    gain = e.diagnosis.history.correct(cause, interval(kind, expected.mid, expected.most, seen))
+    gain = Gain(1.0, 1.0, max(1.0, expected.most))  # of what cannot be told as a gain
+    if expected.mid > 1:
+        gain = e.diagnosis.history.correct(cause, interval(kind, expected.mid, seen))
     if 0 < seen < FEW_SAMPLES and all(x.samples for x in c.slices):
         gain = Gain(1.0, 1.0, gain.high)  # one sample more or less would change it: no prediction
         c = replace(c, evidence=(f"only {seen} samples were taken there: run it for longer for a prediction", *c.evidence))

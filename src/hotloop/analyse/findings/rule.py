@@ -1,8 +1,8 @@
 """What a rule says: the time it claims, the place, and what fixing it gains.
 
 What lives here: `Candidate`, how most causes make theirs, and the gain model. The loop is serial where the main thread is:
-without a share `s` of its time it takes `1 - s` of the time. Expected: what the action removes goes. At most: all of the share
-goes, and the cost that came with it. The interval between follows from what became of earlier predictions (residuals.py).
+without a share `s` of its time it takes `1 - s` of the time. Expected: what the action removes goes. How sure that is follows
+from what became of earlier predictions (residuals.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NO_FORWARD = ("backward", "optimizer", "zero_grad", "clip_grad", "env_step", "e
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A gain, before anything is said about how sure it is."""
+    """A gain, before anything is said about how sure it is. `most`: where none is expected, what there could be."""
 
     mid: float
-    most: float = MOST_GAIN
+    most: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,6 @@ class Candidate:
     slices: tuple[Slice, ...] = ()  # the time it explains; nobody else may claim it
     share: float | None = None  # where it is not the slices' time
     removes: float = 0.95  # of the share, what the action removes
-    extra: float = 0.0  # what a fix may gain beyond the share (cost that came with the culprit)
     evidence: tuple[str, ...] = ()
     gain: Expected | None = None  # where the model is another
     measured: bool = False  # predicted from the script's own objects, measured after the run
@@ -44,17 +43,13 @@ class Candidate:
     calls: bool = False  # it is tensor calls that could be fewer: their backward passes go with them
 
 
-def predict(share: float, removes: float = 0.95, extra: float = 0.0) -> Expected:
+def predict(share: float, removes: float = 0.95) -> Expected:
     """The gain of removing part of a share of a serial loop.
 
-    >>> gain = predict(0.5, 1.0)
-    >>> round(gain.mid, 2), round(gain.most, 2)
-    (2.0, 2.78)
+    >>> predict(0.5, 1.0).mid
+    2.0
     """
-    share = min(max(share, 0.0), 0.99)
-    mid = speedup(share * removes)
-    most = speedup(min(0.97, share * 1.2 + 0.04 + extra))  # a culprit drags more along than is seen in it
-    return Expected(mid, max(most, mid))
+    return Expected(speedup(min(max(share, 0.0), 0.99) * removes))
 
 
 def speedup(removed: float) -> float:
@@ -72,7 +67,6 @@ def claim(
     held: float = 0.5,
     where: Place | None = None,
     removes: float = 0.95,
-    extra: float = 0.0,
 ) -> Candidate | None:
     """What most causes come to: slices that are at least this share of the loop, and the function that holds most of them, by
     `blame` (`inside`, `held`), unless the cause knows better `where`. In title and evidence, `{share}` and `{function}` stand
@@ -82,7 +76,7 @@ def claim(
         return None
     where = where or e.blame(slices, inside, held)
     said = [text.replace("{function}", function_name(where)) for text in (title, *evidence)]
-    return Candidate(said[0], where, span, tuple(slices), removes=removes, extra=extra, evidence=tuple(said[1:]))
+    return Candidate(said[0], where, span, tuple(slices), removes=removes, evidence=tuple(said[1:]))
 
 
 def main_mechanism(slices: Iterable[Slice]) -> str:

@@ -47,7 +47,6 @@ def find(e: Evidence) -> Candidate | None:
         tuple(waits),
         share=share,
         removes=1 - 1 / together if together > 1 else 1.0,
-        extra=0.08,
         evidence=(f"it waited {note}: {', '.join(kinds) or 'blocking reads'}",),
     )
 

@@ -43,7 +43,7 @@ def find(e: Evidence) -> Candidate | None:
         "collect/env_step",
         tuple(steps),
         share=lost,
-        gain=predict(lost, 1.0, 0.05),
+        gain=predict(lost, 1.0),
         evidence=(f"{name}: {slowest / 1e6:.2f} ms a step; the median of {len(lanes)} environments is {typical / 1e6:.2f} ms",),
     )
 

@@ -92,8 +92,8 @@ def _woken(main: Sequence[Stack]) -> int:
 
 
 def _gain(lost: float, most: float) -> Expected:
-    """All that is lost goes with the other thread: at least what was seen, at most that with the moments it was woken."""
-    return Expected(predict((lost + most) / 2, 1.0).mid, predict(most, 1.0, 0.1).most)
+    """All that is lost goes with the other thread: between what was seen, and that with the moments it was woken."""
+    return predict((lost + most) / 2, 1.0)
 
 
 def _lost_among(e: Evidence, stacks: Sequence[Stack], ticks: int) -> float:
@@ -129,7 +129,7 @@ def _estimated(e: Evidence, others: Sequence[Stack], at_work: Callable[[Stack], 
         where,
         "wait",
         share=lost,
-        gain=predict(lost, 0.9, 0.1),
+        gain=predict(lost, 0.9),
         evidence=(f"it was at work in {percent(share)} of {ticks:,} samples",),
     )
 

@@ -35,7 +35,7 @@ def find(e: Evidence) -> Candidate | None:
     if whole and total(found) > 0.6 * total(whole):
         found = join(found, whole)  # what it computes for the log is logging too
     said = f"the log phase of the report is {percent(e.diagnosis.phases.share(LOG))} of the loop"
-    return claim(e, found, "log", TITLE, LEAST_SHARE, said, where=where, removes=0.97, extra=0.03)
+    return claim(e, found, "log", TITLE, LEAST_SHARE, said, where=where, removes=0.97)
 
 
 def _logs(e: Evidence, piece: Slice) -> bool:

@@ -45,7 +45,7 @@ def find(e: Evidence) -> Candidate | None:
         "learn",
         tuple(tensor),
         share=lost,
-        gain=predict(lost, 1.0, 0.15),
+        gain=predict(lost, 1.0),
         evidence=(f"{threads:.0f} torch threads, {cores} cores", f"{used:.1f} cores were busy on average"),
     )
 
@@ -65,7 +65,7 @@ def _actors(e: Evidence) -> Candidate | None:
     return Candidate(
         f"{len(calling)} workers call networks with {threads / len(calling):.0f} torch threads each, on {e.host_cores} cores; "
         f"the loop waits for them {percent(share)} of the time",
-        e.blame(lanes or waits), "collect", tuple(waits), share=share * 0.6, gain=predict(share * 0.6, 1.0, 0.15),
+        e.blame(lanes or waits), "collect", tuple(waits), share=share * 0.6, gain=predict(share * 0.6, 1.0),
         evidence=(f"{threads:.0f} threads in all, {e.host_cores} cores",),
     )  # fmt: skip
 

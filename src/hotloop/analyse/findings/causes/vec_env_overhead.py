@@ -43,7 +43,7 @@ def find(e: Evidence) -> Candidate | None:
         "collect/env_step",
         tuple(steps),
         share=lost,
-        gain=Expected(speedup(lost * 0.9), speedup(share)),
+        gain=Expected(speedup(lost * 0.9)),
         evidence=(
             f"a step costs {sum(lane.ns for lane in workers) / sum(lane.steps for lane in workers) / 1000:,.0f} µs in a worker",
             f"{processes} worker processes on {cores} cores",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from ....model.mechanism import WAITING
 from ...phases import FOR_OTHERS
 from ..evidence import Evidence
-from ..rule import Candidate, Expected, function_name, percent, predict, speedup, total
+from ..rule import Candidate, Expected, function_name, percent, speedup, total
 
 TURN = 315
 ACTION = "let it happen meanwhile, ahead of time, or for several at once"
@@ -37,6 +37,6 @@ def find(e: Evidence) -> Candidate | None:
     return Candidate(
         f"for {percent(share)} of the training loop {function_name(where)} waits",
         where, found[0].label, tuple(found), share=share,
-        gain=Expected(speedup(0.7 * min(share, rest)), predict(share).most),
+        gain=Expected(speedup(0.7 * min(share, rest))),
         evidence=(f"blocked, by the operating system's word; the rest of the loop takes {percent(rest)}",),
     )  # fmt: skip
