@@ -60,6 +60,9 @@ BENCHMARKS = (
         "threads", "Does it see what a thread does, and at what cost?", "threads.py", "threads.py --seconds 1 --rounds 2"
     ),
     Benchmark("diagnosis", "Are the findings right?", "diagnosis.py", "diagnosis.py --repeats 1 --only render gae logging"),
+    Benchmark("mechanisms", "Is what time is spent on right?", "mechanisms", "mechanisms --seconds 4"),
+    Benchmark("envs", "What do 8 environments gain, and what is predicted?", "envs", "envs --pairs 2"),
+    Benchmark("probing", "What do the measurements after a run take and touch?", "probing"),
     Benchmark("statistics", "Are verdicts and intervals right?", "statistics --real 100", "statistics --quick"),
     Benchmark("seeds", "The seeds, closed", "seeds --pairs 10", "seeds --runs 1 --pairs 5"),
     Benchmark("examples", "What do hand-written spans cost the examples?", "examples.py", "examples.py 1"),
