@@ -133,3 +133,12 @@ def test_pauses_of_the_collector_are_garbage_of_the_phase_they_fall_into():
     assert [f.cause for f in diagnosis.findings] == ["gc-pressure"]
     headrooms = {row.name: row.headroom for row in diagnosis.limits.phases}
     assert headrooms["collect"] > 2, "what the finding would leave is missing where the pauses were"
+
+
+def test_what_a_fix_leaves_is_told_for_every_phase_it_changes():
+    """The calls are made while collecting, their backward passes while learning: both get shorter, neither is gone."""
+    call = Seen(("main:23", MODULE, "torch/nn/modules/linear.py:7"), 400, "collect/policy", CALLS, calls=3200)
+    limits = diagnose_script(SCRIPT, [STEP, BACK, call], **{"~collect_calls": 10, "~collect_grad": 10}).limits
+    rows = {row.name: row for row in limits.phases}
+    assert 0.1 < rows["collect"].limit_ns / rows["collect"].ns < 0.5
+    assert 0 < rows["learn"].limit_ns / rows["learn"].ns < 0.5

@@ -31,10 +31,10 @@ NEAR = 1.15  # a loop within this of its limit is healthy
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A finding, and the slices of the loop whose time it explains."""
+    """A finding, and the slices of the loop whose time its fix makes shorter."""
 
     finding: Finding
-    slices: tuple[Slice, ...] = ()
+    slices: Sequence[Slice] = ()
 
     @property
     def saved(self) -> float:
@@ -77,10 +77,10 @@ def find_limits(diagnosis: Diagnosis, claims: Sequence[Claim]) -> Limits:
     for claim in claims:
         gone = claim.saved * e.loop_ns
         whole = sum(x.ns for x in claim.slices)
-        for piece in claim.slices if whole else ():
-            (more if claim.finding.changes_learning else plain)[piece.phase] += gone * piece.ns / whole
-        if not whole:
-            (more if claim.finding.changes_learning else plain)[UNATTRIBUTED] += gone
+        bucket = more if claim.finding.changes_learning else plain
+        for piece in claim.slices:
+            bucket[piece.phase] += min(1.0, gone / whole) * piece.ns if whole else 0.0
+        bucket[UNATTRIBUTED] += max(0.0, gone - whole)  # what it drags along, wherever that is
     grown = _with_larger_minibatches(e)
     spent = split_mechanisms(diagnosis)
     rows = []

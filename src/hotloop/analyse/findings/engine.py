@@ -26,7 +26,7 @@ from . import causes as folder
 from .evidence import Evidence
 from .places import NO_REGION, Region, find_drivers, regions
 from .residuals import CODE, MEASURED, WAITS, interval
-from .rule import Candidate, backward_of, main_mechanism, percent, predict, total
+from .rule import Candidate, backward_of, join, main_mechanism, percent, predict, total
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
@@ -76,7 +76,11 @@ def find_claims(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Coll
             kept = _claim(candidate, evidence)
             if kept is not None:
                 found.append((name, module, kept))
-    claims = [Claim(_finding(name, module, kept, evidence), kept.slices) for name, module, kept in found]
+    backward = tuple(evidence.where_label("learn/backward"))
+    claims = [
+        Claim(_finding(name, module, kept, evidence), join(kept.slices, backward if kept.calls else ()))
+        for name, module, kept in found
+    ]
     return tuple(sorted(claims, key=lambda claim: _rank(claim.finding)))
 
 
