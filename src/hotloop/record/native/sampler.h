@@ -207,11 +207,10 @@ static int read_frame(const IFrame *at, IFrame *into) {
     return peek(at, into, IFRAME_BYTES);
 }
 
-/* The frames of a thread, innermost first; 0 when they changed under our eyes. */
-static uint32_t read_stack(const PyThreadState *thread, const void **codes, const char **instructions) {
-    IFrame frame, *at;
+/* The frames of a thread from this one outwards; 0 when they changed under our eyes. */
+static uint32_t read_stack(IFrame *at, const void **codes, const char **instructions) {
+    IFrame frame;
     uint32_t depth = 0;
-    if (read_top(thread, &at)) return 0;
     for (uint32_t steps = 0; at && depth < DEEPEST && steps < 4 * DEEPEST; steps++) { /* what changes may go in circles */
         if (read_frame(at, &frame)) return 0;
 #if PY_VERSION_HEX >= 0x030c0000
@@ -248,22 +247,22 @@ static void whereabouts(unsigned long tid, uint32_t *track, uint32_t *path) {
 static void lose_sample(void) { sh.head->sample_lost++; }
 
 /* The stack a thread is at, its number + 1 (0 when there is none, or none to be had), and the span around it. Both are read
- * while the thread runs on: the span is asked before and after, and where it changed all is read anew. Without that, a tenth
- * of the samples of spans of 60 us had a stack of the code beside them. */
+ * while the thread runs on: the span is asked right before and right after the innermost frames were copied, and where it
+ * changed all is read anew. Without that, a tenth of the samples of spans of 60 us had a stack of the code beside them. */
 static uint32_t stack_of(const PyThreadState *at, unsigned long tid, uint32_t *track, uint32_t *path) {
     const void *codes[DEEPEST];
     const char *instructions[DEEPEST];
     PyThreadState thread;
-    uint32_t stack = 0 /* + 1 */, depth = 0, before;
+    IFrame *top;
+    uint32_t stack = 0 /* + 1 */, before;
     whereabouts(tid, track, path);
     for (int i = 0; i < MOST_TRIES; i++) {
         before = *path;
-        if (peek(at, &thread, sizeof thread)) return 0;
-        depth = read_stack(&thread, codes, instructions);
+        if (peek(at, &thread, sizeof thread) || read_top(&thread, &top)) return 0;
         whereabouts(tid, track, path);
         if (*path == before) break;
     }
-    for (uint32_t i = depth; i-- > 0;) {
+    for (uint32_t i = read_stack(top, codes, instructions); i-- > 0;) {
         uint32_t place = place_of(codes[i], instructions[i]);
         if (!place) {
             lose_sample();
