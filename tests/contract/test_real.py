@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
+from queue import Empty, Queue, SimpleQueue
 
 import pytest
 
@@ -234,6 +234,31 @@ def test_every_kind_of_wait(real):
     waits = {o.name for o in real.fold().operations if o.kind == m.WAIT and o.calls}
     assert {"(waiting: socket)", "(waiting: select)", "(waiting: lock)"} <= waits
     assert fold([real.read()]).balances[0].waiting_ns > 10_000_000
+
+
+def test_of_a_wait_is_known_what_a_time_limit_ended(real):
+    """And not what it was worth waiting for."""
+    real.module.hook_waits()
+    left, right = socket.socketpair()
+    left.settimeout(0.01)
+    boxes = Queue()
+    with left, right, real.module.profile("late"):
+        with pytest.raises(TimeoutError):
+            left.recv(1)
+        with pytest.raises(Empty):
+            boxes.get(timeout=0.01)
+        assert select.select([right], [], [], 0.01) == ([], [], [])
+    with real.module.profile("in time"):
+        threading.Timer(0.01, boxes.put, [1]).start()
+        assert boxes.get(timeout=30) == 1
+    shard = real.read()
+    expired: dict[str, list[tuple[int, int]]] = {"late": [], "in time": []}
+    for node in shard.nodes:
+        if shard.label_of(node.path).kind == m.WAIT:
+            expired[shard.label_of(shard.paths[node.path].parent).name].append((node.expired_ns, node.total_ns))
+    assert len(expired["late"]) == 3
+    assert all(10_000_000 <= late == pytest.approx(whole, rel=0.05) for late, whole in expired["late"])
+    assert [late for late, _ in expired["in time"]] == [0]
 
 
 @pytest.mark.parametrize("recorder", [native], ids=["native"])  # the Python one cannot see locks taken directly

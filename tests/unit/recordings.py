@@ -39,13 +39,16 @@ class Seen:
     label: str = ""  # of its span, "" between two calls; `a > b` is nested
     did: tuple[int, bool, int] = RUNS
     calls: int = 10
+    thread: int = 0  # 0: the training's
+    expired: float = 0.0  # of a wait, the part that a time limit ended
 
 
 def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = None, **counters: int) -> Diagnosis:
     source = _source(dedent(text))
     labels, paths, known = [ROOT], [m.Path(0, 0)], {(): 0}
-    own: dict[int, int] = {0: 0}
-    calls: dict[int, int] = {}
+    own: dict[tuple[int, int], int] = {(0, 0): 0}  # by thread and path
+    calls: dict[tuple[int, int], int] = {}
+    expired: dict[tuple[int, int], int] = {}
     places: dict[m.Place, int] = {}
     stacks: dict[tuple[int, int], int] = {}
     samples = []
@@ -60,16 +63,21 @@ def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = Non
                 known[*chain, name] = len(paths) - 1
             chain = (*chain, name)
         path = known[chain]
-        own[path] = own.get(path, 0) + row.ms
-        calls[path] = row.calls
-        at = -1
+        at = row.thread, path
+        own[at] = own.get(at, 0) + row.ms
+        calls[at] = row.calls
+        expired[at] = expired.get(at, 0) + round(row.ms * row.expired) * MS
+        stack = -1
         for word in row.stack:
             place = _place(word, source)
             number = places.setdefault(place, len(places))
-            at = stacks.setdefault((at, number), len(stacks))
-        samples.append(m.Sample(at, path, 0, row.ms, False, *row.did))
-    nodes = [node(0, path, ms * MS, calls.get(path, 0), ms * MS if path else 0) for path, ms in own.items()]
-    found = m.Samples(MS, sum(x.ms for x in seen), 0, tuple(places), tuple(stacks), tuple(samples))
+            stack = stacks.setdefault((stack, number), len(stacks))
+        samples.append(m.Sample(stack, path, row.thread, row.ms, False, *row.did))
+    nodes = [
+        replace(node(at[0], at[1], ms * MS, calls.get(at, 0), ms * MS if at[1] else 0), expired_ns=expired.get(at, 0))
+        for at, ms in own.items()
+    ]
+    found = m.Samples(MS, sum(x.ms for x in seen if not x.thread), 0, tuple(places), tuple(stacks), tuple(samples))
     counters = {"env_steps": 100, "updates": 10} | counters
     one = shard(labels, paths, nodes, samples=found, counters=counters, first_work_ns=1)
     session = replace(make_session(), shards=(one,), sources={FILE: source}, hooks=())

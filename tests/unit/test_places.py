@@ -7,7 +7,7 @@ import pytest
 from hotloop.analyse.findings.residuals import CODE, interval
 from hotloop.model.finding import Finding
 
-from .recordings import CALLS, COMPUTES, RUNS, Seen, diagnose_script
+from .recordings import BLOCKS, CALLS, COMPUTES, RUNS, Seen, diagnose_script
 
 SCRIPT = """
     def flood(board):                                   # 2
@@ -142,3 +142,52 @@ def test_what_a_fix_leaves_is_told_for_every_phase_it_changes():
     rows = {row.name: row for row in limits.phases}
     assert 0.1 < rows["collect"].limit_ns / rows["collect"].ns < 0.5
     assert 0 < rows["learn"].limit_ns / rows["learn"].ns < 0.5
+
+
+# ---- what others do meanwhile ----
+
+WAITS = Seen(("main:17", "flood:3"), 600, "(waiting: queue)", BLOCKS)
+
+
+def test_work_of_a_thread_the_loop_waits_for_is_named_there():
+    works = Seen(("flood:5",), 550, did=RUNS, thread=1)
+    first = find(WAITS, works, Seen(("main:19",), 350, "(waiting: queue)", BLOCKS, thread=1))[0]
+    assert (first.cause, first.function, first.line, first.mechanism) == ("hot-code", "flood", 5, "interpreting")
+    assert first.share == pytest.approx(600 / 900)
+    assert "which the training waits for" in first.title
+
+
+def test_a_thread_that_lets_time_limits_pass_is_what_the_loop_waits_for():
+    """Everybody waits; the one whose waits end by their limits holds up all others."""
+    server = Seen(("flood:3",), 500, "(waiting: lock)", BLOCKS, thread=1, expired=0.9)
+    actor = Seen(("main:19",), 900, "(waiting: lock)", BLOCKS, thread=2)
+    first = find(WAITS, server, actor)[0]
+    assert (first.cause, first.function, first.line, first.mechanism) == ("poll-wait", "flood", 3, "waiting")
+
+
+def test_waits_that_end_by_their_limit_count_as_polling_in_the_loop_itself_too():
+    late = Seen(("main:17", "flood:3"), 600, "(waiting: lock)", BLOCKS, expired=0.9)
+    assert [f.cause for f in find(late)][:1] == ["poll-wait"]
+
+
+def test_waits_for_what_comes_in_time_are_no_polling():
+    assert "poll-wait" not in [f.cause for f in find(WAITS, Seen(("flood:5",), 550, thread=1))]
+
+
+# ---- libraries, arithmetic ----
+
+
+def test_a_function_of_a_library_that_is_no_step_of_the_training_is_named():
+    """Below `learn`, which runs the training, and none of what it runs."""
+    run = Seen(("main:24", LIBRARY, "gymnasium/core.py:10"), 300, "collect/env_step", calls=300)
+    copies = Seen(("main:24", LIBRARY, "stable_baselines3/common/vec.py:5", "copy.py:3"), 300)
+    first = find(run, copies)[0]
+    assert (first.cause, first.file.rpartition("/")[2], first.line) == ("library-call", "vec.py", 5)
+    assert any("line 24" in text for text in first.evidence)
+
+
+def test_arithmetic_of_networks_is_told_without_a_promise():
+    computes = Seen(("main:24", LIBRARY, MODULE, "torch/nn/modules/linear.py:7"), 600, "learn/forward", COMPUTES, calls=10)
+    last = find(computes)[-1]
+    assert (last.cause, last.mechanism, last.gain.mid, last.severity) == ("compute-bound", "computing", 1.0, "note")
+    assert last.gain.high == pytest.approx(1 / (1 - last.share), rel=0.01)

@@ -53,6 +53,7 @@ class Readings:
     peak_readings: int = 0
     end_readings: int = 0
     gpu_peak_bytes: int = 0
+    expired_ns: int = 0  # of a wait's time, what ended without what was waited for: by a time limit
 
 
 READINGS = tuple(x.name for x in fields(Readings))

@@ -135,7 +135,7 @@ P_LINK, P_ORIGIN_SHARD, P_ORIGIN_PATH = range(3)
 # Nodes: one per (track, path).
 NODE_WORDS = 96
 N_WHERE, N_COUNT, N_SELF_NS, N_TOTAL_NS, N_MIN_NS, N_MAX_NS, N_SUMSQ, N_HIST_SHIFT, N_CPU_NS, N_CPU_WALL_NS = range(10)
-N_MEM_RISE_MAX, N_MEM_RISE_SUM, N_MEM_RSS_MAX, N_MEM_CALLS, N_GPU_PEAK, N_RESERVED, N_HIST = range(10, 17)
+N_MEM_RISE_MAX, N_MEM_RISE_SUM, N_MEM_RSS_MAX, N_MEM_CALLS, N_GPU_PEAK, N_EXPIRED_NS, N_HIST = range(10, 17)
 HIST_BUCKETS = BUCKETS
 
 # Tracks: one per thread, reused by later threads of the same name.

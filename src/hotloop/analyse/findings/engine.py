@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
 
 LITTLE = 1.15  # below it, a run is called healthy
-GENERAL = frozenset({"hot-code", "dispatch-bound", "bandwidth-bound", "wait-bound"})
+GENERAL = frozenset({"hot-code", "dispatch-bound", "bandwidth-bound", "wait-bound", "library-call", "compute-bound"})
 # Without phases all is known from samples. Of this many, a place with a tenth of the time is seen 3 ± 1.7 times.
 LEAST_SAMPLES = 30
 LEAST_EXPLAINED = 1 / 4  # of a region, by the cause that then names all of it: the calls of a loop beside what prepares them
@@ -117,10 +117,12 @@ def _widen(found: list[tuple[str, ModuleType, Candidate]], e: Evidence) -> list[
 def _rank(finding: Finding) -> tuple[int, float]:
     """The largest gain first; what may change what is learnt has to gain more to come before what does not. Then what cannot be
     told as a gain (memory that grows, a slow start), and last what gains little: a place told by its mechanism alone counts as
-    that below a warning."""
+    that below a warning, and at the very end where it promises nothing."""
     worth = -math.log(finding.gain.mid) * (0.7 if finding.changes_learning else 1.0)
     least = WARNING_GAIN if finding.cause in GENERAL else LITTLE
-    return 0 if finding.gain.mid >= least else 1 if finding.gain.mid <= 1 else 2, worth
+    if finding.gain.mid <= 1:
+        return 3 if finding.cause in GENERAL or finding.cause == "unattributed" else 1, worth
+    return 0 if finding.gain.mid >= least else 2, worth
 
 
 def _has_begun(diagnosis: Diagnosis) -> bool:
@@ -155,8 +157,8 @@ def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Findi
         c = replace(c, evidence=(*c.evidence, f"their backward passes, {percent(backward)} of the loop, get shorter with them"))
     expected = c.gain or predict(share + backward, c.removes)
     seen = sum(x.samples for x in c.slices)
-    mechanism = main_mechanism(c.slices)
-    kind = MEASURED if c.measured else WAITS if mechanism in (WAITING, "") else CODE
+    mechanism = c.mechanism or main_mechanism(c.slices)
+    kind = MEASURED if c.measured else WAITS if main_mechanism(c.slices) in (WAITING, "") else CODE
     gain = Gain(1.0, 1.0, max(1.0, expected.most))  # of what cannot be told as a gain
     if expected.mid > 1:
         gain = e.diagnosis.history.correct(cause, interval(kind, expected.mid, seen))

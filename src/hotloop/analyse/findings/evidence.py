@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...model import phase as ph
@@ -27,6 +28,7 @@ from .growth import Growing, growing_labels
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
 
+_WORK = ("env_step", "backward", "optimizer")
 ENV_METHODS = frozenset({"step", "reset", "render", "step_wait", "step_async"})
 
 
@@ -136,6 +138,22 @@ class Evidence:
         wanted = set(names)
         return [x for x in self.slices if any(label in wanted or label.rpartition("/")[2] in wanted for label in x.labels)]
 
+    def expired_part(self, shard: int, track: int, branch: int) -> float:
+        """Of a thread's time in a wait, what ended by a time limit, without what was waited for."""
+        return self._expired.get((shard, track, branch), 0.0)
+
+    @cached_property
+    def _expired(self) -> dict[tuple[int, int, int], float]:
+        expired: Counter[tuple[int, int, int]] = Counter()
+        whole: Counter[tuple[int, int, int]] = Counter()
+        for index, shard in enumerate(self.session.shards):
+            for node in shard.nodes:
+                if node.expired_ns:
+                    key = index, node.track, self.ledger.branch_of[index][node.path]
+                    expired[key] += node.expired_ns
+                    whole[key] += node.total_ns
+        return {key: min(1.0, ns / max(1, whole[key])) for key, ns in expired.items()}
+
     @property
     def left(self) -> list[Slice]:
         """What no cause has explained yet."""
@@ -216,9 +234,10 @@ class Evidence:
 
     # ---- places ----
 
-    def blame(self, slices: Sequence[Slice], inside: Iterable[str] = (), share: float = 0.5) -> m.Place:
+    def blame(self, slices: Sequence[Slice], inside: Iterable[str] = (), share: float = 0.5, through: bool = False) -> m.Place:
         """The innermost function of the user's that holds at least this share of the time, with its line that holds most.
-        `inside`: only functions called from one of that name, and these."""
+        `inside`: only functions called from one of that name, and these. `through`: a line that hands the whole training over
+        to a library (`model.learn(…)`) says nothing; the library's function does."""
         totals: Counter[tuple[str, str]] = Counter()
         lines: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
         depths: Counter[tuple[str, str]] = Counter()
@@ -227,7 +246,7 @@ class Evidence:
             places = piece.inside(names) if names else piece.places
             seen: set[tuple[str, str]] = set()
             for depth, place in enumerate(places):
-                if not self.is_yours(place):
+                if not self.is_yours(place) or (through and (place.file, place.function, place.line) in self._hands_over):
                     continue
                 key = place.file, plain_function(place.function)
                 if key in seen:
@@ -243,6 +262,20 @@ class Evidence:
         large = [key for key in totals if totals[key] >= share * whole] or [totals.most_common(1)[0][0]]
         key = max(large, key=lambda k: depths[k] / max(1e-9, totals[k]))
         return m.Place(*key, lines[key].most_common(1)[0][0])
+
+    @cached_property
+    def _hands_over(self) -> set[tuple[str, str, int]]:
+        """Lines of the user's from which an RL library collects or learns: most of one of the two is done below them."""
+        below: dict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
+        whole: Counter[str] = Counter()
+        for piece in self.slices:
+            part = next((x.rpartition("/")[2] for x in piece.labels if x.rpartition("/")[2] in _WORK), "")
+            whole[part] += round(piece.ns)
+            for place, inner in pairwise(piece.places) if part else ():
+                steps = inner.function.rpartition(".")[2] in ENV_METHODS
+                if self.is_yours(place) and not steps and owner_of(inner.file, self.owners) == FRAMEWORK:
+                    below[place.file, place.function, place.line][part] += round(piece.ns)
+        return {at for at, parts in below.items() if any(2 * ns > whole[part] for part, ns in parts.items())}
 
     def _library(self, slices: Sequence[Slice], names: Iterable[str] = ()) -> m.Place:
         """Without code of the user's in the stacks: the innermost function of the RL or environment library that holds most,

@@ -23,7 +23,8 @@ from ..lines import plain_function
 from ..owners import ENV, FRAMEWORK, owner_of
 from .dependence import needs_its_past
 from .evidence import ENV_METHODS, Evidence, Slice
-from .rule import main_mechanism
+from .others import find_culprit
+from .rule import Candidate, function_name, main_mechanism, percent
 
 Function = tuple[str, str]  # file, name
 Region = tuple[str, str, int]  # file, function, first line of the loop in it; 0: all of the function
@@ -40,6 +41,7 @@ FLOOR_NS = 20_000
 # frame, a deep copy, a packer) is as much Python as one's own.
 _PLAIN = {INTERPRETING: 0.85, MOVING: 0.85, DISPATCHING: 0.0, COMPUTING: 0.2}
 _LOOPED = {INTERPRETING: 1 - KEEPS, DISPATCHING: 1 - KEEPS, MOVING: 0.8, COMPUTING: 0.4}
+_LIBRARY = 0.5  # of a library's function; what its options can save is not known
 _TENSOR_WORK = ("backward", "optimizer", "zero_grad", "clip_grad")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
 _EVENTS = ("env_step", "env_reset", "backward", "optimizer")
@@ -57,6 +59,7 @@ class Hot:
     share: float
     removes: float  # of the share
     looped: bool  # most of it is in a Python loop of the user's
+    other: str = ""  # the thread or process it is in, which the loop waits for
 
 
 def hot_places(e: Evidence) -> list[Hot]:
@@ -230,4 +233,73 @@ def _key(place: m.Place) -> Function:
 def of_mechanism(e: Evidence, mechanisms: Iterable[str]) -> list[Hot]:
     """The hot places whose time is mostly spent so."""
     wanted = frozenset(mechanisms)
-    return [hot for hot in hot_places(e) if hot.mechanism in wanted and hot.share * hot.removes >= LEAST_SAVED]
+    found = [hot for hot in hot_places(e) if hot.mechanism in wanted and _is_worth_it(hot)]
+    return found + [hot for hot in _in_others(e) if hot.mechanism in wanted]
+
+
+def _in_others(e: Evidence) -> list[Hot]:
+    """What another thread or process does, while the loop waits for it: the place that holds most."""
+    culprit = find_culprit(e)
+    if culprit is None or not culprit.places:
+        return []
+    top = culprit.places[0]
+    share = e.share(culprit.waits) * (1 - culprit.limits) * top.share
+    looped = any(is_looped(e, [p for p in x.places if e.is_yours(p)][-1:], {}) for x in top.stacks)
+    removes = (_LOOPED if looped else _PLAIN).get(top.mechanism, 0.0)
+    hot = Hot(top.where, culprit.waits, top.mechanism, share, removes, looped, culprit.name)
+    return [hot] if share >= LEAST_SHARE and _is_worth_it(hot) else []
+
+
+def _is_worth_it(hot: Hot) -> bool:
+    """Arithmetic is told wherever it is much: how much of it can go is not known."""
+    return hot.mechanism == COMPUTING or hot.share * hot.removes >= LEAST_SAVED
+
+
+def library_places(e: Evidence) -> list[Hot]:
+    """Functions of RL and environment libraries, below those that run the training, that hold time no cause has explained."""
+    runs = {_key(p) for x in e.slices if _is_event(x) for p in _outside_of_work(e, x)}
+    groups: dict[Function, list[Slice]] = defaultdict(list)
+    for piece in e.left:
+        if piece.kind == m.WAIT or _is_core(piece) or not _is_library(e, piece):
+            continue
+        last = max((i for i, p in enumerate(piece.places) if _key(p) in runs), default=-1)
+        below = [p for p in piece.places[last + 1 :] if owner_of(p.file, e.owners) in (FRAMEWORK, ENV)]
+        if below:
+            groups[_key(below[0])].append(piece)
+    found = []
+    for key, slices in groups.items():
+        share = e.share(slices)
+        if share >= LEAST_SHARE:
+            lines: Counter[m.Place] = Counter()
+            for piece in slices:
+                lines[next(p for p in piece.places if _key(p) == key)] += round(piece.ns)
+            found.append(Hot(lines.most_common(1)[0][0], tuple(slices), main_mechanism(slices), share, _LIBRARY, False))
+    return sorted(found, key=lambda hot: -hot.share)
+
+
+def _is_core(piece: Slice) -> bool:
+    return any(label.rpartition("/")[2] in (*_EVENTS, *_NETWORKS, *_TENSOR_WORK) for label in piece.labels)
+
+
+def _is_library(e: Evidence, piece: Slice) -> bool:
+    """Does it end in a library, not in code of the user's that the library calls?"""
+    own = next((p for p in reversed(piece.places) if e.is_yours(p)), None)
+    return own is None or _is_library_work(e, piece, own)
+
+
+def _outside_of_work(e: Evidence, piece: Slice) -> list[m.Place]:
+    """The functions around a step of an environment or an update: not those of the environment."""
+    names = [p.function.rpartition(".")[2] for p in piece.places]
+    end = next((i for i, name in enumerate(names) if name in ENV_METHODS), len(names))
+    return list(piece.places[:end])
+
+
+def say(e: Evidence, hot: Hot, doing: str, calls: bool = False) -> Candidate:
+    """What a cause that is told by its mechanism alone says of a place."""
+    where = f", in {hot.other}, which the training waits for" if hot.other else ""
+    return Candidate(
+        f"for {percent(hot.share)} of the training loop {function_name(hot.where)} {doing}{where}",
+        hot.where, hot.slices[0].label or "between calls", hot.slices, share=hot.share if hot.other else None,
+        removes=hot.removes, calls=calls, mechanism=hot.mechanism,
+        evidence=(f"{hot.share * e.loop_ns / e.turns / 1000:,.0f} µs each time round the loop: {e.turns:,} steps and updates",),
+    )  # fmt: skip

@@ -41,6 +41,7 @@ class Candidate:
     measured: bool = False  # predicted from the script's own objects, measured after the run
     action: str = ""  # where it is not the `ACTION` of the cause
     calls: bool = False  # it is tensor calls that could be fewer: their backward passes go with them
+    mechanism: str = ""  # of the time that could be gone, where it is not the slices' own: others are waited for
 
 
 def predict(share: float, removes: float = 0.95) -> Expected:
@@ -74,7 +75,7 @@ def claim(
     share = e.share(slices)
     if share < least:
         return None
-    where = where or e.blame(slices, inside, held)
+    where = where or e.blame(slices, inside, held, through=True)
     said = [text.replace("{function}", function_name(where)) for text in (title, *evidence)]
     return Candidate(said[0], where, span, tuple(slices), removes=removes, evidence=tuple(said[1:]))
 

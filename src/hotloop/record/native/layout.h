@@ -53,7 +53,7 @@ typedef struct { uint64_t offset, bytes, kind, union_ns, union_start, flags, sit
 typedef struct { uint32_t parent, label; uint64_t origin_shard, origin_path, reserved3[1]; } PathRec;
 typedef struct { uint32_t track, path; uint64_t count, self_ns, total_ns, min_ns, max_ns; double sumsq; uint64_t hist_shift,
     cpu_ns, cpu_wall_ns, mem_rise_max, mem_rise_sum, mem_rss_max; uint32_t mem_peak_calls, mem_end_calls; uint64_t gpu_peak,
-    reserved; uint32_t hist[160]; } NodeRec;
+    expired_ns; uint32_t hist[160]; } NodeRec;
 typedef struct { uint64_t node, dur, count, total; double sumsq; uint64_t hist, union_ns; } Journal;
 typedef struct { uint64_t birth_ns, self_before; } LifeRec;
 typedef struct { uint64_t node, start_ns; } OpenRec;

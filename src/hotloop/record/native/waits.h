@@ -17,6 +17,8 @@ typedef PyObject *(*CallFast)(PyObject *, PyObject *const *, Py_ssize_t);
 typedef PyObject *(*CallFastKeywords)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 typedef PyObject *(*CallMethod)(PyObject *, PyTypeObject *, PyObject *const *, size_t, PyObject *);
 
+static PyObject *empty_queue; /* what SimpleQueue.get() raises */
+
 /* Begin a wait on a thread that records; answers what wait_end() needs. */
 static Zone *wait_begin(int zone) {
     if (self->gen != page->gen) return NULL;
@@ -24,8 +26,25 @@ static Zone *wait_begin(int zone) {
     return reserved_zones[zone];
 }
 
+/* Did it end by a time limit, without what was waited for? A lock that was not had, nothing to read, an exception that says so. */
+static int has_expired(PyObject *result) {
+    if (!result) return PyErr_ExceptionMatches(PyExc_TimeoutError) || (PyErr_Occurred() == empty_queue);
+    if (PyTuple_CheckExact(result)) { /* of select(): three lists */
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++)
+            if (!PyList_CheckExact(PyTuple_GET_ITEM(result, i)) || PyList_GET_SIZE(PyTuple_GET_ITEM(result, i))) return 0;
+        return 1;
+    }
+    return result == Py_False || (PyList_CheckExact(result) && !PyList_GET_SIZE(result));
+}
+
 static PyObject *wait_end(Zone *zone, PyObject *result) {
-    if (zone) span_exit(zone);
+    Track *track = self;
+    if (!zone) return result;
+    Frame *frame = track->gen == page->gen && track->depth ? &track->frames[track->depth - 1] : NULL;
+    NodeRec *rec = frame && frame->zone == zone && has_expired(result) ? frame->node->rec : NULL;
+    uint64_t start = rec ? frame->start : 0;
+    span_exit(zone);
+    if (rec) rec->expired_ns += track->last - start;
     return result;
 }
 
@@ -205,6 +224,10 @@ static PyObject *hook_waits(PyObject *module_unused, PyObject *args_unused) {
     PyObject *list = PyList_New(0);
     if (!list || waits_hooked) return list;
     waits_hooked = 1;
+    PyObject *queues = PyImport_ImportModule("_queue");
+    Py_XSETREF(empty_queue, queues ? PyObject_GetAttrString(queues, "Empty") : NULL);
+    Py_XDECREF(queues);
+    PyErr_Clear();
 #define HOOK(name, zone, module, type, attribute) hook_one(&hook_##name, list, module, type, attribute);
     TARGETS(HOOK)
 #define HOOK_LOCK(name, type, attribute) hook_one(&hook_##name, list, "_thread", type, attribute);

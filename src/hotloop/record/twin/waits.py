@@ -13,6 +13,7 @@ import importlib
 import os
 from typing import Any
 
+from ...store import schema as s
 from .spans import WRITE, Zone, current_track
 from .tree import state
 
@@ -42,12 +43,32 @@ _undo: dict[str, list[tuple[Any, str, Any, bool]]] = {"waits": [], "writes": []}
 def _stand_in(original: Any, zone: Zone) -> Any:
     @functools.wraps(original)
     def waiting(*args: Any, **keywords: Any) -> Any:
-        if current_track() is None:
+        track = current_track()
+        if track is None:
             return original(*args, **keywords)
-        with zone:
-            return original(*args, **keywords)
+        zone.__enter__()
+        frame = track.frames[-1] if track.frames and track.frames[-1].zone is zone else None
+        expired = False
+        try:
+            result = original(*args, **keywords)
+            expired = has_expired(result)
+            return result
+        except TimeoutError:
+            expired = True
+            raise
+        finally:
+            zone.__exit__()
+            if expired and frame is not None:
+                frame.node.add(s.N_EXPIRED_NS, track.last - frame.start)
 
     return waiting
+
+
+def has_expired(result: Any) -> bool:
+    """Did a wait end by a time limit, without what was waited for?"""
+    if isinstance(result, tuple):  # of select(): three lists
+        return all(type(ready) is list and not ready for ready in result)
+    return result is False or (type(result) is list and not result)
 
 
 def _exchange(which: str, owner: Any, attribute: str, zone: str) -> None:

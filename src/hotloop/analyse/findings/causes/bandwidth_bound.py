@@ -15,19 +15,12 @@ from __future__ import annotations
 
 from ....model.mechanism import MOVING
 from ..evidence import Evidence
-from ..places import of_mechanism
-from ..rule import Candidate, function_name, percent
+from ..places import of_mechanism, say
+from ..rule import Candidate
 
 TURN = 316
 ACTION = "copy and convert less: keep data in the type it is used in, and write into arrays made once"
 
 
 def find(e: Evidence) -> list[Candidate]:
-    return [
-        Candidate(
-            f"for {percent(hot.share)} of the training loop {function_name(hot.where)} copies or converts data",
-            hot.where, hot.slices[0].label or "between calls", hot.slices, removes=hot.removes,
-            evidence=(f"{hot.share * e.loop_ns / e.turns / 1000:,.0f} µs each time round the loop",),
-        )
-        for hot in of_mechanism(e, (MOVING,))
-    ]  # fmt: skip
+    return [say(e, hot, "copies or converts data") for hot in of_mechanism(e, (MOVING,))]

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from ....model.mechanism import DISPATCHING
 from ..evidence import Evidence
-from ..places import of_mechanism
-from ..rule import Candidate, function_name, percent
+from ..places import of_mechanism, say
+from ..rule import Candidate
 
 TURN = 318
 ACTION = "put the items of the loop into one tensor or array, and make one call"
@@ -26,10 +26,6 @@ ACTION = "put the items of the loop into one tensor or array, and make one call"
 
 def find(e: Evidence) -> list[Candidate]:
     return [
-        Candidate(
-            f"for {percent(hot.share)} of the training loop {function_name(hot.where)} makes small tensor calls in a loop",
-            hot.where, hot.slices[0].label or "between calls", hot.slices, removes=hot.removes, calls=True,
-            evidence=(f"{hot.share * e.loop_ns / e.turns / 1000:,.0f} µs each time round the loop",),
-        )
+        say(e, hot, "makes small tensor calls" + " in a loop" * hot.looped, calls=True)
         for hot in of_mechanism(e, (DISPATCHING,))
-    ]  # fmt: skip
+    ]

@@ -81,7 +81,17 @@ def _measured(e: Evidence, main: Sequence[Stack], others: Sequence[Stack]) -> Ca
         share=lost,
         gain=_gain(lost, most),
         evidence=(said, f"other threads had the interpreter in {percent(held)} of the samples"),
+        mechanism=_mechanism(e, holding),
     )
+
+
+def _mechanism(e: Evidence, stacks: Iterable[Stack]) -> str:
+    """What those who have the interpreter do with it most."""
+    spent: Counter[str] = Counter()
+    for x in stacks:
+        for name, share in e.mechanisms.of(x):
+            spent[name] += round(1000 * share * x.count)
+    return spent.most_common(1)[0][0]
 
 
 def _woken(main: Sequence[Stack]) -> int:

@@ -8,21 +8,46 @@ What to do: wait for the thing itself: `queue.get()` instead of looking whether 
 
 When to ignore it: the pause is wanted (a rate limit, a real robot).
 
-Recognised by: time in `time.sleep` of the training's own thread, outside of environments, for 10 % of the loop or more. How
-much of that is needed is not known: half to all of it goes."""
+Recognised by: time in `time.sleep`, and in waits that ended by their time limit (`queue.get(timeout=…)`, `event.wait(…)`,
+`select`) without what was waited for: in the training's own thread outside of environments, or in the thread or process that
+it waits for, for 10 % of the loop or more. How much of that is needed is not known: about four fifths are expected to go."""
 
 from __future__ import annotations
 
-from ..evidence import Evidence
-from ..rule import Candidate, claim
+from ....model.shard import WAIT
+from ..evidence import Evidence, Slice
+from ..others import SLEEP, find_culprit
+from ..rule import Candidate, claim, function_name, percent
 
 TURN = 65
 ACTION = "wait for the thing itself (queue.get(), event.wait()) instead of sleeping and looking again"
 TITLE = "for {share} of the training loop {function} sleeps until something is there"
 LEAST_SHARE = 0.10
 _ENV = ("env_step", "env_reset")
+LEAST_LIMITS = 0.5  # of the time another thread is waited for
 
 
-def find(e: Evidence) -> Candidate | None:
-    sleeps = [x for x in e.left if x.label == "(waiting: sleep)" and not any(y.rpartition("/")[2] in _ENV for y in x.labels)]
-    return claim(e, sleeps, "(waiting: sleep)", TITLE, LEAST_SHARE, held=0.6, removes=0.8)
+def find(e: Evidence) -> list[Candidate]:
+    sleeps = [x for x in e.left if _passes_time(e, x) and not any(y.rpartition("/")[2] in _ENV for y in x.labels)]
+    found = [claim(e, sleeps, sleeps[0].label, TITLE, LEAST_SHARE, held=0.6, removes=0.8) if sleeps else None, _in_others(e)]
+    return [x for x in found if x is not None]
+
+
+def _passes_time(e: Evidence, piece: Slice) -> bool:
+    """Asleep, or in a wait that most often ends by its time limit."""
+    return piece.kind == WAIT and (piece.label == SLEEP or e.expired_part(0, e.main_track, piece.branch) > LEAST_LIMITS)
+
+
+def _in_others(e: Evidence) -> Candidate | None:
+    culprit = find_culprit(e)
+    if culprit is None or culprit.limits < LEAST_LIMITS or not culprit.limit_place.file:
+        return None
+    where, share = culprit.limit_place, e.share(culprit.waits) * culprit.limits
+    if share < LEAST_SHARE:
+        return None
+    return Candidate(
+        f"for {percent(share)} of the training loop {function_name(where)} lets time pass in {culprit.name}, and the training "
+        "waits for it",
+        where, culprit.waits[0].label, culprit.waits, share=share, removes=0.8,
+        evidence=(f"{percent(culprit.limits)} of what that thread takes is sleeping, or waiting until a time limit passes",),
+    )  # fmt: skip

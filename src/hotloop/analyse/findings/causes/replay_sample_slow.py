@@ -34,7 +34,7 @@ def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _samples(e, x))
     where = e.blame(found, {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function)})
     if not e.is_script(where):  # a library's buffer: what counts is where the script samples from it
-        where = e.blame(found)
+        where = e.blame(found, through=True)
     said = f"putting a batch together takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms"
     return claim(e, found, "learn/sample", TITLE, LEAST_SHARE, said, where=where, removes=0.92)
 
