@@ -109,14 +109,16 @@ def _with_larger_minibatches(e: Evidence) -> float:
 def split_mechanisms(diagnosis: Diagnosis) -> dict[int, dict[str, int]]:
     """By phase, what its time was spent on; 0: a call without a phase, UNATTRIBUTED: what is nobody's."""
     weights: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    tree = diagnosis.ledger.tree
     for piece in diagnosis.evidence.slices:
-        for name, share in piece.mechanisms if piece.kind != m.GARBAGE else ():
-            weights[piece.phase][name] += round(piece.ns * share)
+        if piece.kind != m.GARBAGE or tree[piece.branch].phase:  # pauses between two calls are parts of their own
+            for name, share in piece.mechanisms:
+                weights[piece.phase][name] += round(piece.ns * share)
     totals = {phase.code: phase.total_ns for phase in diagnosis.phases.phases}
     totals[UNATTRIBUTED] = diagnosis.phases.unattributed_ns
     weights[UNATTRIBUTED] = weights[0]  # the samples do not tell the two apart
     waiting = {phase.code: phase.waiting_ns for phase in diagnosis.phases.phases}
-    # pauses have no phase of their own: the phases know what they have of them
+    # pauses between two calls have no phase of their own: the phases know what they have of them
     garbage = {p.code: sum(x.total_ns for x in p.parts if x.name == m.GC_PAUSE) for p in diagnosis.phases.phases}
     return {code: _split(ns, weights[code], waiting.get(code, 0), garbage.get(code, 0)) for code, ns in totals.items() if ns}
 
@@ -124,7 +126,8 @@ def split_mechanisms(diagnosis: Diagnosis) -> dict[int, dict[str, int]]:
 def _split(ns: int, weights: Mapping[str, int], waiting: int, garbage: int) -> dict[str, int]:
     if garbage:
         rest = _split(ns - garbage, weights, waiting, 0) if ns > garbage else {}
-        return {name: part for name in MECHANISMS if (part := garbage if name == GARBAGE else rest.get(name, 0))}
+        rest[GARBAGE] = rest.get(GARBAGE, 0) + garbage
+        return {name: rest[name] for name in MECHANISMS if rest.get(name)}
     names = [name for name in MECHANISMS if weights.get(name)]
     if not names:  # nothing was sampled there: a known wait waits, the rest is Python's
         return {name: part for name, part in ((INTERPRETING, ns - waiting), (WAITING, waiting)) if part}

@@ -29,6 +29,8 @@ Instruction = tuple[str, str, int, tuple[int, int]]  # file, function, line, col
 
 _STARTS = ("worker_start", "env_make", "compile")
 _TENSOR_SPANS = ("policy", "forward", "backward", "optimizer", "zero_grad", "clip_grad", "loss", "make_tensor", "state_copy")
+# Calls whose work is to put bytes elsewhere.
+_PUTS = ("save", "load", "store", "sample", "state_copy", "deepcopy", "make_tensor")
 _COMPOSITE = ("backward",)  # one native call in which many small ones are made: that it lasts says nothing
 # Functions of libraries, whatever they are called on, that put bytes elsewhere.
 _MOVES = frozenset(
@@ -91,6 +93,7 @@ _MOVES = frozenset(
 _NATIVE = re.compile(
     r"\b(np|numpy|torch|F|jnp|jax|scipy|cv2|nn|math)\.|@"
 )  # what the text of an array's or tensor's call begins with
+_COLLECTS = re.compile(r"gc\.collect\(")  # by hand, in a thread that records no pauses
 _IMPORTS = frozenset({"_find_and_load", "_load_unlocked", "import_module"})
 LEAST_KNOWN = 4  # samples of an instruction that were looked at again; fewer: its function's are taken
 LASTS = 0.5  # of them, from here on its calls last. A loop of the smallest calls meets the same one again in 0.17 of all
@@ -123,7 +126,7 @@ class Mechanisms:
     def decide(self, branch: int, places: Sequence[m.Place], state: int = m.UNKNOWN, holds_gil: bool = False) -> Shares:
         label = self._label(branch)
         kind = self._tree[branch].kind
-        if kind == m.GARBAGE:
+        if kind == m.GARBAGE or (places and state == m.RUNNING and _COLLECTS.match(self.expression(places[-1]))):
             return ((GARBAGE, 1.0),)
         if (
             label in _STARTS
@@ -137,13 +140,13 @@ class Mechanisms:
             return self._forward
         if not places:
             return ((DISPATCHING if label in _TENSOR_SPANS else INTERPRETING, 1.0),)
-        return ((self._of_work(places[-1], state, holds_gil), 1.0),)
+        return ((self._of_work(places[-1], state, holds_gil, label), 1.0),)
 
     # ---- work ----
 
-    def _of_work(self, place: m.Place, state: int, holds_gil: bool) -> str:
+    def _of_work(self, place: m.Place, state: int, holds_gil: bool, label: str) -> str:
         text = self.expression(place)
-        native = owner_of(place.file, self._owners) == TENSOR or bool(_NATIVE.search(text))
+        native = self._is_arrays(place.file) or bool(_NATIVE.search(text))
         if state == m.UNKNOWN:
             return DISPATCHING if native else INTERPRETING
         key = _instruction(place)
@@ -155,7 +158,11 @@ class Mechanisms:
         if not self._lasts(self._held if holds_gil and not self._gives_away(key) else self._again, key, _function(place)):
             return DISPATCHING
         name = callee(text) or place.function.rpartition(".")[2]
-        return MOVING if name in _MOVES else COMPUTING
+        return MOVING if name in _MOVES or label in _PUTS else COMPUTING
+
+    def _is_arrays(self, file: str) -> bool:
+        """Code of the tensors or arrays themselves: what it takes in Python is paid per call. Making text of them is not."""
+        return owner_of(file, self._owners) == TENSOR and not file.endswith("arrayprint.py")
 
     def _gives_away(self, key: Instruction) -> bool:
         seen = self._free[key]
@@ -178,7 +185,7 @@ class Mechanisms:
         seen: Counter[str] = Counter()
         for stack in stacks:
             if not stack.early and self._label(stack.branch) == "forward" and stack.state == m.RUNNING and stack.places:
-                seen[self._of_work(stack.places[-1], stack.state, stack.holds_gil)] += stack.count
+                seen[self._of_work(stack.places[-1], stack.state, stack.holds_gil, "forward")] += stack.count
         computes, all_of = seen[COMPUTING] + seen[MOVING], sum(seen.values())
         share = computes / all_of if all_of else 0.0
         return ((DISPATCHING, 1 - share), (COMPUTING, share))

@@ -79,7 +79,7 @@ def find_claims(diagnosis: Diagnosis, select: Collection[str] = (), ignore: Coll
     backward = tuple(evidence.where_label("learn/backward"))
     claims = [
         Claim(_finding(name, module, kept, evidence), join(kept.slices, backward if kept.calls else ()))
-        for name, module, kept in found
+        for name, module, kept in _one_each(found)
     ]
     return tuple(sorted(claims, key=lambda claim: _rank(claim.finding)))
 
@@ -112,6 +112,24 @@ def _widen(found: list[tuple[str, ModuleType, Candidate]], e: Evidence) -> list[
         if not c.slices or total(slices) >= 0.5 * total(c.slices):
             widened.append((name, module, replace(c, slices=slices) if i in rewriting else c))
     return widened
+
+
+def _one_each(found: list[tuple[str, ModuleType, Candidate]]) -> list[tuple[str, ModuleType, Candidate]]:
+    """A function that is called from several parts of the loop, and slow in the same way in each, is one place: it has the name
+    of the cause that explains most of it there."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for i, (_, _, c) in enumerate(found):
+        plain = c.slices and c.share is None and c.gain is None and c.where.file
+        groups[(c.where.file, c.where.function, main_mechanism(c.slices)) if plain else (i,)].append(i)
+    kept = []
+    for numbers in groups.values():
+        first = max(numbers, key=lambda i: total(found[i][2].slices))
+        name, module, c = found[first]
+        slices = tuple(x for i in numbers for x in found[i][2].slices)
+        gone = sum(found[i][2].removes * total(found[i][2].slices) for i in numbers)
+        one = replace(c, slices=slices, removes=gone / total(slices)) if len(numbers) > 1 else c
+        kept.append((first, (name, module, one)))
+    return [row for _, row in sorted(kept, key=lambda x: x[0])]
 
 
 def _rank(finding: Finding) -> tuple[int, float]:

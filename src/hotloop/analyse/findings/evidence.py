@@ -43,6 +43,7 @@ class Slice:
     labels: tuple[str, ...]  # of the spans it is in, outermost first
     mechanisms: Shares = ()  # what its time was spent on; they add up to 1
     samples: int = 0  # that it stands for; 0: its time is known from its span alone
+    wants_gil: bool = False  # it could go on, had another thread not the interpreter
 
     def part(self, mechanism: str) -> float:
         """Of its time, what was spent so."""
@@ -95,9 +96,9 @@ class Evidence:
 
         def add(stack: Stack | None, branch: int, ns: float, phase: int) -> None:
             places, shares = (stack.places, self.mechanisms.of(stack)) if stack else ((), self.mechanisms.decide(branch, ()))
-            count = stack.count if stack else 0
+            count, wants = (stack.count, stack.state == m.WANTS_GIL) if stack else (0, False)
             slices.append(
-                Slice(len(slices), places, branch, ns, phase, tree[branch].kind, self.labels_of(branch), shares, count)
+                Slice(len(slices), places, branch, ns, phase, tree[branch].kind, self.labels_of(branch), shares, count, wants)
             )
 
         gap = 0
@@ -245,8 +246,9 @@ class Evidence:
         for piece in slices:
             places = piece.inside(names) if names else piece.places
             seen: set[tuple[str, str]] = set()
+            first = self._handed_over(places) if through else 0
             for depth, place in enumerate(places):
-                if not self.is_yours(place) or (through and (place.file, place.function, place.line) in self._hands_over):
+                if not self.is_yours(place) or depth < first:
                     continue
                 key = place.file, plain_function(place.function)
                 if key in seen:
@@ -256,12 +258,17 @@ class Evidence:
                 totals[key] += piece.ns  # type: ignore[assignment]
                 lines[key][place.line] += piece.ns  # type: ignore[assignment]
                 depths[key] += depth * piece.ns  # type: ignore[assignment]
-        if not totals:
-            return self._library(slices, names)
         whole = sum(x.ns for x in slices)
-        large = [key for key in totals if totals[key] >= share * whole] or [totals.most_common(1)[0][0]]
+        large = [key for key in totals if totals[key] >= share * whole]
+        if not totals or (through and not large):
+            return self._library(slices, names)
+        large = large or [totals.most_common(1)[0][0]]
         key = max(large, key=lambda k: depths[k] / max(1e-9, totals[k]))
         return m.Place(*key, lines[key].most_common(1)[0][0])
+
+    def _handed_over(self, places: Sequence[m.Place]) -> int:
+        """Where a library has taken over in a stack; 0: nowhere."""
+        return max((i + 1 for i, p in enumerate(places) if (p.file, p.function, p.line) in self._hands_over), default=0)
 
     @cached_property
     def _hands_over(self) -> set[tuple[str, str, int]]:
@@ -317,7 +324,14 @@ class Evidence:
     @cached_property
     def work_of_others_ns(self) -> float:
         """What other threads and processes were at work, together."""
-        lanes = [(b.shard, b.track) for b in self.ledger.balances if (b.shard, b.track) != (0, self.main_track)]
+        threads = [(b.shard, b.track) for b in self.ledger.balances if not b.shard and b.track != self.main_track]
+        return self._work_of(threads) + self.work_of_processes_ns
+
+    @cached_property
+    def work_of_processes_ns(self) -> float:
+        return self._work_of([(b.shard, b.track) for b in self.ledger.balances if b.shard])
+
+    def _work_of(self, lanes: Sequence[tuple[int, int]]) -> float:
         return sum(x.ns * (1 - x.part(WAITING)) for lane in lanes for x in self.lane(*lane))
 
     @cached_property

@@ -65,9 +65,10 @@ def find_culprit(e: Evidence) -> Culprit | None:
         return None
     places = _places(e, [x for x in best if x.state in AT_WORK])
     held = [x for x in best if _part_expired(e, x) > 0.5]
-    return Culprit(
-        _name(e, best[0]), waits, limits / (work + limits), places, _blame(e, held) if held else m.Place(), _count(best)
-    )
+    if 2 * _count(x for x in held if _is_env(e, x)) > _count(held):
+        limits, held = 0.0, []  # environments that wait for the world are another matter
+    limits = limits / (work + limits) if limits else 0.0
+    return Culprit(_name(e, best[0]), waits, limits, places, _blame(e, held) if held else m.Place(), _count(best))
 
 
 def _lanes(e: Evidence) -> dict[_Thread, list[Stack]]:
@@ -78,6 +79,10 @@ def _lanes(e: Evidence) -> dict[_Thread, list[Stack]]:
             first = next((p for p in x.places if not p.file.endswith("threading.py")), x.places[0])
             lanes[(x.shard, x.track, "", "") if x.track >= 0 else (x.shard, -1, first.file, first.function)].append(x)
     return lanes
+
+
+def _is_env(e: Evidence, x: Stack) -> bool:
+    return any(label.rpartition("/")[2] in ("env_step", "env_reset") for label in e.labels_of(x.branch))
 
 
 def _at_work(stacks: Iterable[Stack]) -> float:

@@ -260,7 +260,7 @@ def library_places(e: Evidence) -> list[Hot]:
     runs = {_key(p) for x in e.slices if _is_event(x) for p in _outside_of_work(e, x)}
     groups: dict[Function, list[Slice]] = defaultdict(list)
     for piece in e.left:
-        if piece.kind == m.WAIT or _is_core(piece) or not _is_library(e, piece):
+        if piece.kind == m.WAIT or _is_core(piece) or not is_library(e, piece):
             continue
         last = max((i for i, p in enumerate(piece.places) if _key(p) in runs), default=-1)
         below = [p for p in piece.places[last + 1 :] if owner_of(p.file, e.owners) in (FRAMEWORK, ENV)]
@@ -281,7 +281,7 @@ def _is_core(piece: Slice) -> bool:
     return any(label.rpartition("/")[2] in (*_EVENTS, *_NETWORKS, *_TENSOR_WORK) for label in piece.labels)
 
 
-def _is_library(e: Evidence, piece: Slice) -> bool:
+def is_library(e: Evidence, piece: Slice) -> bool:
     """Does it end in a library, not in code of the user's that the library calls?"""
     own = next((p for p in reversed(piece.places) if e.is_yours(p)), None)
     return own is None or _is_library_work(e, piece, own)

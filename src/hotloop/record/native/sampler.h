@@ -19,14 +19,14 @@
 #include "states.h"
 
 #if HL_FRAMES
-enum { MOST_TABLE = 1 << 20, CHUNK = 1 << 15, VERIFY_EVERY = 16, MOST_TRIES = 4 };
+enum { MOST_TABLE = 1 << 20, CHUNK = 1 << 15, VERIFY_EVERY = 16, MOST_TRIES = 4, MOST_PAUSES = 8, CROWDED_LOOKS = 32 };
 
 static struct {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     int running, stop;
-    int alone; /* on the only core */
+    int alone, crowded; /* on the only core; for so many looks, as if we were: others have the cores */
     pid_t pid;
     uint64_t interval_ns, random;
     PyInterpreterState *interpreter;
@@ -284,42 +284,41 @@ static uint32_t stack_of(const PyThreadState *at, unsigned long tid, uint32_t *t
 }
 
 /* Let LASTS_NS go by. Sleeping takes two or three times as long, until a core is had again, and calls end meanwhile; where
- * there is but one core, the other thread needs it. */
-static void pause_a_moment(const struct timespec *since, int times) {
-    struct timespec now, pause = {0, LASTS_NS};
-    if (sp.alone) {
+ * every core is busy, the other thread needs ours. */
+static void pause_a_moment(void) {
+    struct timespec begin, now, pause = {0, LASTS_NS};
+    if (sp.alone || sp.crowded) {
         nanosleep(&pause, NULL);
         return;
     }
+    clock_gettime(CLOCK_MONOTONIC, &begin);
     do clock_gettime(CLOCK_MONOTONIC, &now);
-    while ((now.tv_sec - since->tv_sec) * 1000000000 + now.tv_nsec - since->tv_nsec < (int64_t)LASTS_NS * times);
+    while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < (int64_t)LASTS_NS);
 }
 
-/* Does the call go on that a running thread was found in? It is looked at twice more. Of short calls in a loop, one like the
- * first may be met again: those of tensors give the interpreter away and take it back, which tells them apart. A thread that
- * did not get a core meanwhile is where it was whatever it does: its own clock tells. */
+/* Does the call go on that a running thread was found in? It is looked at again until it has had twice LASTS_NS of a core. Of
+ * short calls in a loop, one like the first may be met again: those of tensors give the interpreter away and take it back, which
+ * tells them apart. Time counts by the thread's own clock: where others have the cores, it is where it was whatever it does.
+ * Then the next looks sleep in between, or the core we spin on would be the one it waits for. */
 static uint32_t call_of(const PyThreadState *at, pid_t tid, int holds_gil) {
-    struct timespec begin, end;
-    uint64_t used = thread_cpu_ns(tid);
-    int lasts = 1;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    for (int i = 0; i < 2 && lasts; i++) {
+    uint64_t begin = thread_cpu_ns(tid);
+    sp.crowded -= sp.crowded > 0;
+    for (int i = 1; i <= MOST_PAUSES; i++) {
         PyThreadState now;
         IFrame frame, *top;
-        pause_a_moment(&begin, i + 1);
+        pause_a_moment();
         if (peek(at, &now, sizeof now) || read_top(&now, &top) || !top || read_frame(top, &frame)) return 0;
 #if PY_VERSION_HEX >= 0x030c0000
         if (frame.owner == FRAME_OWNED_BY_CSTACK) top = frame.previous;
         if (!top || read_frame(top, &frame)) return 0;
 #endif
-        lasts = top == sp.top && FRAME_INSTR(&frame) == sp.top_instruction && (gil_holder(sp.interpreter) == at) == holds_gil;
+        uint64_t used = thread_cpu_ns(tid) - begin;
+        if (used * 2 < LASTS_NS * (uint64_t)i) sp.crowded = CROWDED_LOOKS;
+        if (top != sp.top || FRAME_INSTR(&frame) != sp.top_instruction || (gil_holder(sp.interpreter) == at) != holds_gil)
+            return !used || used > 8 * LASTS_NS ? 0 : CALL_SHORT; /* too late to tell */
+        if (used >= 2 * LASTS_NS) return CALL_LASTING;
     }
-    used = thread_cpu_ns(tid) - used;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    uint64_t took = (uint64_t)((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec);
-    if (used * 2 < took || used > took * 2) return 0; /* it did not run, or has no clock */
-    if (!lasts) return took > 8 * LASTS_NS ? 0 : CALL_SHORT; /* too late to tell */
-    return CALL_LASTING;
+    return 0; /* it did not run, or has no clock */
 }
 
 /* What it does is asked first, its stack read at once after that. A thread that has not run since the last look is where it

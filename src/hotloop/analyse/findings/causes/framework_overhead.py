@@ -5,15 +5,17 @@ fewer callbacks; or write a leaner loop. With 16 times the environments, divide 
 samples.
 
 The library's containers, checks and conversions are paid for at every call, however little it does. Recognised by: the share
-of the loop in which the innermost function is the RL library's, outside models and environments."""
+of the loop in which the innermost function is the RL library's, outside models and environments, and neither computes nor
+copies data."""
 
 from __future__ import annotations
 
+from ....model.mechanism import DISPATCHING, INTERPRETING
 from ....model.shard import WAIT
 from ...owners import FRAMEWORK, owner_of
 from ..axes import with_envs
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, percent
+from ..rule import Candidate, main_mechanism, percent
 
 TURN = 290
 ACTION = "let each call do more: more environments, larger batches, fewer callbacks"
@@ -45,4 +47,4 @@ def find(e: Evidence) -> Candidate | None:
 def is_plumbing(e: Evidence, piece: Slice) -> bool:
     if not piece.places or piece.kind == WAIT or any(label.endswith(("backward", "optimizer")) for label in piece.labels):
         return False
-    return owner_of(piece.places[-1].file, e.owners) == FRAMEWORK
+    return owner_of(piece.places[-1].file, e.owners) == FRAMEWORK and main_mechanism([piece]) in (INTERPRETING, DISPATCHING)

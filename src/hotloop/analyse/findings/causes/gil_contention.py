@@ -23,7 +23,7 @@ from ...lines import AT_WORK, Stack
 from ..evidence import Evidence
 from ..rule import Candidate, Expected, percent, predict
 
-TURN = 310
+TURN = 25
 ACTION = "let that thread block instead of polling, do its work less often, or move it into a process"
 # Origin: healthy scripts of tests/diagnosis show 0 to 0.3 %, threads that wait for a server 2.5 %; beside a thread that is at
 # work 4 % of the time it is 1 %, at 10 % it is 7 % (a planted thread on a shared two-core machine).
@@ -78,6 +78,7 @@ def _measured(e: Evidence, main: Sequence[Stack], others: Sequence[Stack]) -> Ca
         title,
         where,
         "wait",
+        tuple(x for x in e.left if x.wants_gil),
         share=lost,
         gain=_gain(lost, most),
         evidence=(said, f"other threads had the interpreter in {percent(held)} of the samples"),

@@ -19,7 +19,7 @@ from ..evidence import Evidence, Slice
 from ..others import SLEEP, find_culprit
 from ..rule import Candidate, claim, function_name, percent
 
-TURN = 65
+TURN = 42
 ACTION = "wait for the thing itself (queue.get(), event.wait()) instead of sleeping and looking again"
 TITLE = "for {share} of the training loop {function} sleeps until something is there"
 LEAST_SHARE = 0.10

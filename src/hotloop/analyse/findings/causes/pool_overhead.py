@@ -39,6 +39,8 @@ def find(e: Evidence) -> Candidate | None:
                 resting = piece.part(WAITING)
                 work += piece.ns * (1 - resting)
                 waits += piece.ns * resting
+    if e.work_of_processes_ns > work:
+        return None  # it is not the threads that do the work
     lost = e.share(region) - work / e.loop_ns
     if lost < LEAST_LOST or waits > work or work <= 0:  # threads that wait for the world are what threads are for
         return None

@@ -32,7 +32,8 @@ _OF_MODEL = re.compile(r"[/\\\\]torch[/\\\\]distributions[/\\\\]")
 
 def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _samples(e, x))
-    where = e.blame(found, {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function)})
+    names = {p.function.rpartition(".")[2] for x in found for p in x.places if _NAMES.search(p.function)}
+    where = e.blame(found, names, through=True)
     if not e.is_script(where):  # a library's buffer: what counts is where the script samples from it
         where = e.blame(found, through=True)
     said = f"putting a batch together takes {per_call(e, 'learn/sample') / 1e6:,.2f} ms"

@@ -15,10 +15,14 @@ the loop or more."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from ....model.mechanism import MOVING
 from ....model.phase import CHECKPOINT, EVAL, LOG
-from ..evidence import Evidence, Slice
-from ..rule import Candidate, claim
+from ....model.shard import Place
+from ..evidence import Evidence
+from ..others import find_culprit
+from ..rule import Candidate, claim, function_name, percent
 
 TURN = 152
 REWRITES = True
@@ -29,18 +33,38 @@ _CALLS = re.compile(
     r"\b(pickle|cPickle|dill|cloudpickle|json|ujson|orjson|simplejson|marshal|msgpack|zlib|gzip|bz2|lzma|lz4(\.frame)?|zstd|zstandard"
     r"|snappy|blosc|base64|yaml|joblib)\.\w+\("
 )
-_FILES = re.compile(r"[/\\](pickle|_compat_pickle|json|gzip|bz2|lzma|base64|cloudpickle|dill|msgpack|yaml|joblib)([/\\]|\.py)")
+_FILES = re.compile(
+    r"[/\\](multiprocessing[/\\]reduction|pickle|_compat_pickle|json|gzip|bz2|lzma|base64|cloudpickle|dill|msgpack|yaml|joblib)"
+    r"([/\\]|\.py)"
+)
 
 
-def find(e: Evidence) -> Candidate | None:
-    return claim(e, [x for x in e.left if _packs(e, x)], "between calls", TITLE, LEAST_SHARE, held=0.6, removes=0.9)
+def find(e: Evidence) -> list[Candidate]:
+    own = [x for x in e.left if x.phase not in (LOG, CHECKPOINT, EVAL) and _packs(e, x.places)]
+    found = claim(e, own, "between calls", TITLE, LEAST_SHARE, held=0.6, removes=0.9), _in_others(e)
+    return [x for x in found if x is not None]
 
 
-def _packs(e: Evidence, piece: Slice) -> bool:
-    if piece.phase in (LOG, CHECKPOINT, EVAL) or not piece.places:
-        return False
-    own = e.innermost(piece.places)
+def _packs(e: Evidence, places: Sequence[Place]) -> bool:
+    """Below code of the user's; or, in a thread that has none of it, anywhere."""
+    own = e.innermost(places)
     if own is None:
-        return False
-    inner = piece.places[piece.places.index(own) + 1 :]
+        return any(_FILES.search(p.file) for p in places)
+    inner = places[places.index(own) + 1 :]
     return any(_FILES.search(p.file) for p in inner) or bool(_CALLS.search(e.mechanisms.expression(own)))
+
+
+def _in_others(e: Evidence) -> Candidate | None:
+    """Another thread or process packs, and the loop waits for it."""
+    culprit = find_culprit(e)
+    packing = [x for x in culprit.places if any(_packs(e, stack.places) for stack in x.stacks)] if culprit else []
+    if culprit is None or not packing:
+        return None
+    share = e.share(culprit.waits) * (1 - culprit.limits) * sum(x.share for x in packing)
+    if share < LEAST_SHARE:
+        return None
+    return Candidate(
+        f"for {percent(share)} of the training loop {culprit.name} packs or unpacks data, and the training waits for it",
+        packing[0].where, culprit.waits[0].label, culprit.waits, share=share, removes=0.9, mechanism=MOVING,
+        evidence=(f"the training waits in {function_name(e.blame(culprit.waits))}",),
+    )  # fmt: skip

@@ -14,40 +14,62 @@ training began, and how often; and the time the loop waits for workers between t
 from __future__ import annotations
 
 from ....model.mechanism import STARTING
-from ....model.shard import WAIT
+from ....model.shard import WAIT, Shard
 from ..evidence import Evidence, Slice
-from ..rule import Candidate, claim, join
+from ..rule import Candidate, claim, join, total
 
 TURN = 10
 MECHANISM = STARTING  # also where the training waits for it
 ACTION = "start workers, pools and environments once, before the loop, and keep them"
 LEAST_SHARE, LEAST_STARTS = 0.10, 4
+LEAST_READY = 1 / 3  # of the time late workers lived, to get ready
 _LABELS = ("worker_start", "env_make")
 _FOR_WORKERS = ("(waiting: pipe)", "(waiting: queue)", "(waiting: lock)", "(waiting: select)", "(waiting: process)")
 _FILES = ("multiprocessing/", "concurrent/futures/process", "subprocess.py", "popen_fork")
 
 
-def _waiting_for_start(e: Evidence) -> list[Slice]:
-    """Waits of the loop, where workers that began after it took most of the time they lived to get ready."""
-    learner = e.session.shards[0]
-    late = [s for s in e.session.shards[1:] if s.start_ns > learner.first_work_ns > 0 and s.end_ns > s.start_ns]
-    ready = sum((s.first_work_ns or s.end_ns) - s.start_ns for s in late)
-    if len(late) < LEAST_STARTS or 2 * ready < sum(s.end_ns - s.start_ns for s in late):
-        return []
-    return e.where(lambda x: x.kind == WAIT and x.label in _FOR_WORKERS)
+TICK_NS = 10_000_000  # of the kernel's time at which a process began
+MOST_BOOT_NS = 60_000_000_000
+
+
+def _late_workers(e: Evidence) -> list[Shard]:
+    """Those that began after the first work of the job."""
+    begin = min((s.first_work_ns for s in e.session.shards if s.first_work_ns > s.start_ns), default=0)
+    return [s for s in e.session.shards[1:] if s.end_ns > s.start_ns > begin > 0]
+
+
+def _began_ns(shard: Shard) -> int:
+    """When its process began, before there was anything of ours in it."""
+    began = shard.process_start * TICK_NS
+    return began if 0 < shard.start_ns - began < MOST_BOOT_NS else shard.start_ns
+
+
+def _waiting_for_start(e: Evidence, late: list[Shard]) -> tuple[list[Slice], float]:
+    """Waits of the loop, where workers that began after it took much of the time they lived to get ready, and how much."""
+    ready = sum((s.first_work_ns if s.first_work_ns > s.start_ns else s.end_ns) - _began_ns(s) for s in late)
+    lived = sum(s.end_ns - _began_ns(s) for s in late)
+    if len(late) < LEAST_STARTS or ready < LEAST_READY * lived:
+        return [], 0.0
+    return e.where(lambda x: x.kind == WAIT and x.label in _FOR_WORKERS), ready / lived
 
 
 def find(e: Evidence) -> Candidate | None:
+    late = _late_workers(e)
     starts = sum(o.calls for o in e.diagnosis.operations if o.name.rpartition("/")[2] in _LABELS)
-    starts = max(starts, sum(s.start_ns > e.session.shards[0].first_work_ns > 0 for s in e.session.shards[1:]))
+    starts = max(starts, len(late))
     if starts < LEAST_STARTS:
         return None
     found = e.where(lambda x: any(label.rpartition("/")[2] in _LABELS for label in x.labels) or x.label == "(waiting: process)")
-    waits = _waiting_for_start(e)
+    waits, getting_ready = _waiting_for_start(e, late)
     where = e.blame([x for x in found if x.places] or waits)
     # waiting for work from workers that were just started is part of it
     around = [x for x in e.function_slices(where) if x.kind == WAIT or any(f in p.file for p in x.places for f in _FILES)]
-    around += waits
+    others = join(found, around)
+    every = join(others, waits)
+    where = where if total(others) > 0.5 * total(every) else e.blame(waits)
+    gone = 0.85 * total(others) + getting_ready * (total(every) - total(others))
     title = f"{{share}} of the training loop starts and ends workers, {starts:,} times, in {{function}}"
     said = f"{starts:,} starts of workers, pools or environments"
-    return claim(e, join(found, around), "collect/worker_start", title, LEAST_SHARE, said, where=where, removes=0.85)
+    return claim(
+        e, every, "collect/worker_start", title, LEAST_SHARE, said, where=where, removes=gone / max(1.0, total(every))
+    )  # fmt: skip
