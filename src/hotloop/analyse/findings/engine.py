@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from ...model.finding import WARNING_GAIN, Finding, Gain
+from ...model.finding import Finding, Gain
 from ...model.mechanism import WAITING
 from ...model.session import SessionData
 from ..limits import Claim
@@ -134,13 +134,12 @@ def _one_each(found: list[tuple[str, ModuleType, Candidate]]) -> list[tuple[str,
 
 def _rank(finding: Finding) -> tuple[int, float]:
     """The largest gain first; what may change what is learnt has to gain more to come before what does not. Then what cannot be
-    told as a gain (memory that grows, a slow start), and last what gains little: a place told by its mechanism alone counts as
-    that below a warning, and at the very end where it promises nothing."""
+    told as a gain (memory that grows, a slow start), then what gains little; at the very end a place told by its mechanism
+    alone that promises nothing."""
     worth = -math.log(finding.gain.mid) * (0.7 if finding.changes_learning else 1.0)
-    least = WARNING_GAIN if finding.cause in GENERAL else LITTLE
     if finding.gain.mid <= 1:
         return 3 if finding.cause in GENERAL or finding.cause == "unattributed" else 1, worth
-    return 0 if finding.gain.mid >= least else 2, worth
+    return 0 if finding.gain.mid >= LITTLE else 2, worth
 
 
 def _has_begun(diagnosis: Diagnosis) -> bool:

@@ -39,9 +39,11 @@ KEEPS = 0.10
 FLOOR_NS = 20_000
 # Of the time in code without a loop of its own, by mechanism, what another way to do it removes; the loop of a library (a data
 # frame, a deep copy, a packer) is as much Python as one's own.
-_PLAIN = {INTERPRETING: 0.85, MOVING: 0.85, DISPATCHING: 0.0, COMPUTING: 0.2}
-_LOOPED = {INTERPRETING: 1 - KEEPS, DISPATCHING: 1 - KEEPS, MOVING: 0.8, COMPUTING: 0.4}
-_LIBRARY = 0.5  # of a library's function; what its options can save is not known
+_PLAIN = {INTERPRETING: 0.85, MOVING: 0.85, DISPATCHING: 0.0, COMPUTING: 0.45}
+_LOOPED = {INTERPRETING: 1 - KEEPS, DISPATCHING: 1 - KEEPS, MOVING: 0.8, COMPUTING: 0.6}
+_OF_ENV = {COMPUTING: 0.2}  # what an environment computes is what it is for
+# Of a library's function: what its options can save is not known; what code of the user's calls can be called less often.
+_LIBRARY, _ASKED = 0.5, 0.85
 _TENSOR_WORK = ("backward", "optimizer", "zero_grad", "clip_grad")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
 _EVENTS = ("env_step", "env_reset", "backward", "optimizer")
@@ -147,15 +149,19 @@ def _is_library_work(e: Evidence, piece: Slice, own: m.Place) -> bool:
 def _measure(e: Evidence, slices: list[Slice], loops: dict[int, bool]) -> Hot:
     work = [x for x in slices if main_mechanism([x]) not in (WAITING, GARBAGE, STARTING)]
     whole = sum(x.ns for x in work) or 1.0
-    removed = sum(
-        x.ns * share * (_LOOPED if loops[x.index] else _PLAIN).get(name, 0.0) for x in work for name, share in x.mechanisms
-    )
+    removed = sum(x.ns * share * _goes(x, name, loops[x.index]) for x in work for name, share in x.mechanisms)
     looped = sum(x.ns for x in work if loops[x.index]) > 0.5 * whole
     if not looped:
         removed = min(removed, max(0.0, whole - FLOOR_NS * e.session.machine.slowness * e.turns))
     mechanism = main_mechanism(work)
     where = e.blame([x for x in work if main_mechanism([x]) == mechanism]) if work else m.Place()
     return Hot(where, tuple(work), mechanism, e.share(work), removed / whole, looped)
+
+
+def _goes(piece: Slice, mechanism: str, looped: bool) -> float:
+    """Of time spent so, what another way to do it removes."""
+    in_env = not looped and any(label.rpartition("/")[2] in ("env_step", "env_reset") for label in piece.labels)
+    return ({**_PLAIN, **_OF_ENV} if in_env else _LOOPED if looped else _PLAIN).get(mechanism, 0.0)
 
 
 def find_drivers(e: Evidence) -> Drivers:
@@ -262,7 +268,7 @@ def library_places(e: Evidence) -> list[Hot]:
     for piece in e.left:
         if piece.kind == m.WAIT or _is_core(piece) or not is_library(e, piece):
             continue
-        last = max((i for i, p in enumerate(piece.places) if _key(p) in runs), default=-1)
+        last = max((i for i, p in enumerate(piece.places) if _key(p) in runs or e.is_yours(p)), default=-1)
         below = [p for p in piece.places[last + 1 :] if owner_of(p.file, e.owners) in (FRAMEWORK, ENV)]
         if below:
             groups[_key(below[0])].append(piece)
@@ -273,7 +279,9 @@ def library_places(e: Evidence) -> list[Hot]:
             lines: Counter[m.Place] = Counter()
             for piece in slices:
                 lines[next(p for p in piece.places if _key(p) == key)] += round(piece.ns)
-            found.append(Hot(lines.most_common(1)[0][0], tuple(slices), main_mechanism(slices), share, _LIBRARY, False))
+            asked = sum(x.ns for x in slices if any(e.is_yours(p) and _key(p) not in runs for p in x.places))
+            removes = _ASKED if 2 * asked > sum(x.ns for x in slices) else _LIBRARY
+            found.append(Hot(lines.most_common(1)[0][0], tuple(slices), main_mechanism(slices), share, removes, False))
     return sorted(found, key=lambda hot: -hot.share)
 
 
