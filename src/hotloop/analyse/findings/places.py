@@ -35,7 +35,8 @@ LEAST_SHARE, LEAST_SAVED = 0.10, 0.08
 LEADS = 0.2  # of a line's samples, or of a kind of work's; in old sessions up to 0.1 have a span of the code beside them
 # What vectorised or compiled code keeps of a Python loop's time: 5 to 15 % (the loops of tests/diagnosis, by their fixes).
 KEEPS = 0.10
-# Code without a loop: what it costs each time round at least. Some twenty lines of Python with calls take 5 to 20 us here.
+# What a place costs each time round at least, also when arrays have taken the place of a loop: some twenty lines of Python with
+# calls, or ten calls of arrays, take 5 to 20 us here.
 FLOOR_NS = 20_000
 # Of the time in code without a loop of its own, by mechanism, what another way to do it removes; the loop of a library (a data
 # frame, a deep copy, a packer) is as much Python as one's own.
@@ -151,8 +152,7 @@ def _measure(e: Evidence, slices: list[Slice], loops: dict[int, bool]) -> Hot:
     whole = sum(x.ns for x in work) or 1.0
     removed = sum(x.ns * share * _goes(x, name, loops[x.index]) for x in work for name, share in x.mechanisms)
     looped = sum(x.ns for x in work if loops[x.index]) > 0.5 * whole
-    if not looped:
-        removed = min(removed, max(0.0, whole - FLOOR_NS * e.session.machine.slowness * e.turns))
+    removed = min(removed, max(0.0, whole - FLOOR_NS * e.session.machine.slowness * e.turns))
     mechanism = main_mechanism(work)
     where = e.blame([x for x in work if main_mechanism([x]) == mechanism]) if work else m.Place()
     return Hot(where, tuple(work), mechanism, e.share(work), removed / whole, looped)
