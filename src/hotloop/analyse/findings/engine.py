@@ -116,7 +116,7 @@ def _widen(found: list[tuple[str, ModuleType, Candidate]], e: Evidence) -> list[
 
 def _one_each(found: list[tuple[str, ModuleType, Candidate]]) -> list[tuple[str, ModuleType, Candidate]]:
     """A function that is called from several parts of the loop, and slow in the same way in each, is one place: it has the name
-    of the cause that explains most of it there."""
+    of the cause that explains most of it there. Specific causes have different remedies: each of them stays."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, (_, _, c) in enumerate(found):
         plain = c.slices and c.share is None and c.gain is None and c.where.file
@@ -124,6 +124,8 @@ def _one_each(found: list[tuple[str, ModuleType, Candidate]]) -> list[tuple[str,
     kept = []
     for numbers in groups.values():
         first = max(numbers, key=lambda i: total(found[i][2].slices))
+        kept += [(i, found[i]) for i in numbers if i != first and found[i][0] not in GENERAL]
+        numbers = [i for i in numbers if i == first or found[i][0] in GENERAL]
         name, module, c = found[first]
         slices = tuple(x for i in numbers for x in found[i][2].slices)
         gone = sum(found[i][2].removes * total(found[i][2].slices) for i in numbers)

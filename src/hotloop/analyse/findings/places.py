@@ -249,6 +249,8 @@ def _in_others(e: Evidence) -> list[Hot]:
     if culprit is None or not culprit.places:
         return []
     top = culprit.places[0]
+    if not e.is_yours(top.where):
+        return []  # what a worker does between its tasks
     share = e.share(culprit.waits) * (1 - culprit.limits) * top.share
     looped = any(is_looped(e, [p for p in x.places if e.is_yours(p)][-1:], {}) for x in top.stacks)
     removes = (_LOOPED if looped else _PLAIN).get(top.mechanism, 0.0)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from ....model.shard import WAIT
 from ..evidence import Evidence, Slice
 from ..others import SLEEP, find_culprit
-from ..rule import Candidate, claim, function_name, percent
+from ..rule import Candidate, claim, function_name, percent, total
 
 TURN = 42
 ACTION = "wait for the thing itself (queue.get(), event.wait()) instead of sleeping and looking again"
@@ -42,6 +42,8 @@ def _in_others(e: Evidence) -> Candidate | None:
     culprit = find_culprit(e)
     if culprit is None or culprit.limits < LEAST_LIMITS or not culprit.limit_place.file:
         return None
+    if 2 * total(x for x in culprit.waits if _takes_lock(x)) > total(culprit.waits):
+        return None  # who has the lock lets time pass: giving the lock back first is another remedy (wait-bound)
     where, share = culprit.limit_place, e.share(culprit.waits) * culprit.limits
     if share < LEAST_SHARE:
         return None
@@ -51,3 +53,8 @@ def _in_others(e: Evidence) -> Candidate | None:
         where, culprit.waits[0].label, culprit.waits, share=share, removes=0.8,
         evidence=(f"{percent(culprit.limits)} of what that thread takes is sleeping, or waiting until a time limit passes",),
     )  # fmt: skip
+
+
+def _takes_lock(piece: Slice) -> bool:
+    """A lock itself, not an event or a condition, which wait in Python code of `threading`."""
+    return piece.label == "(waiting: lock)" and bool(piece.places) and not piece.places[-1].file.endswith("threading.py")
