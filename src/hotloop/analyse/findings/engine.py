@@ -145,13 +145,14 @@ def _rank(finding: Finding) -> tuple[int, float]:
 
 
 def _has_begun(diagnosis: Diagnosis) -> bool:
-    """Did the loop begin? Hooks know it by its work or its workers; where they saw no loop, the script says it by counting work
-    or closing iterations itself."""
-    work = diagnosis.counters.get("env_steps") or diagnosis.counters.get("updates")
+    """Did the loop begin? Hooks know it by its work or its workers; where they saw no loop, the script says it by counting work,
+    closing iterations or starting workers itself."""
+    counters = diagnosis.counters
+    begun = bool(counters.get("env_steps") or counters.get("updates") or len(diagnosis.processes) > 1)
     if diagnosis.phases.known:
-        return bool(work) or len(diagnosis.processes) > 1
+        return begun
     seen = sum(stack.count for stack in diagnosis.stacks)
-    return seen >= LEAST_SAMPLES and bool(work or diagnosis.iterations_closed)
+    return seen >= LEAST_SAMPLES and (begun or bool(diagnosis.iterations_closed))
 
 
 def _claim(candidate: Candidate | None, e: Evidence) -> Candidate | None:

@@ -16,6 +16,7 @@ from ..evidence import Evidence, Slice
 from ..rule import Candidate, claim, percent
 
 TURN = 130
+REWRITES = True
 ACTION = "save less often, and only what you need to resume"
 TITLE = "{share} of the training loop saves checkpoints, in {function}"
 LEAST_SHARE = 0.10

@@ -68,6 +68,8 @@ def find(e: Evidence) -> Candidate | None:
     every = join(others, waits)
     where = where if total(others) > 0.5 * total(every) else e.blame(waits)
     gone = 0.85 * total(others) + getting_ready * (total(every) - total(others))
+    at_once = max(1, min(e.host_cores, len(e.session.shards) - 1))
+    gone = max(0.0, min(gone, total(every) - e.work_of_processes_ns / at_once))  # what the workers do has to be waited for
     title = f"{{share}} of the training loop starts and ends workers, {starts:,} times, in {{function}}"
     said = f"{starts:,} starts of workers, pools or environments"
     return claim(
