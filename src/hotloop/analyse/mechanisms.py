@@ -93,6 +93,7 @@ _MOVES = frozenset(
 _NATIVE = re.compile(
     r"\b(np|numpy|torch|F|jnp|jax|scipy|cv2|nn|math)\.|@"
 )  # what the text of an array's or tensor's call begins with
+_SCALES = re.compile(r"^(.*\))\s*[-+*/]\s*[\d._e]+$", re.DOTALL)  # `x.float() / 255`: a part of the conversion
 _COLLECTS = re.compile(r"gc\.collect\(")  # by hand, in a thread that records no pauses
 _IMPORTS = frozenset({"_find_and_load", "_load_unlocked", "import_module"})
 LEAST_KNOWN = 4  # samples of an instruction that were looked at again; fewer: its function's are taken
@@ -157,7 +158,8 @@ class Mechanisms:
             return MOVING if lasts and name in _MOVES else INTERPRETING
         if not self._lasts(self._held if holds_gil and not self._gives_away(key) else self._again, key, _function(place)):
             return DISPATCHING
-        name = callee(text) or place.function.rpartition(".")[2]
+        scaled = _SCALES.match(text)
+        name = callee(scaled[1] if scaled else text) or place.function.rpartition(".")[2]
         return MOVING if name in _MOVES or label in _PUTS else COMPUTING
 
     def _is_arrays(self, file: str) -> bool:

@@ -25,7 +25,7 @@ from ..limits import Claim
 from . import causes as folder
 from .evidence import Evidence
 from .places import NO_REGION, Region, find_drivers, regions
-from .residuals import CODE, MEASURED, WAITS, interval
+from .residuals import CAUSE, MEASURED, PLACE, WAITS, interval
 from .rule import Candidate, backward_of, join, main_mechanism, percent, predict, total
 
 if TYPE_CHECKING:
@@ -116,16 +116,17 @@ def _widen(found: list[tuple[str, ModuleType, Candidate]], e: Evidence) -> list[
 
 def _one_each(found: list[tuple[str, ModuleType, Candidate]]) -> list[tuple[str, ModuleType, Candidate]]:
     """A function that is called from several parts of the loop, and slow in the same way in each, is one place: it has the name
-    of the cause that explains most of it there. Specific causes have different remedies: each of them stays."""
+    of the cause that explains most of it there. Two specific causes have different remedies: the smaller one stays apart."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, (_, _, c) in enumerate(found):
         plain = c.slices and c.share is None and c.gain is None and c.where.file
         groups[(c.where.file, c.where.function, main_mechanism(c.slices)) if plain else (i,)].append(i)
     kept = []
     for numbers in groups.values():
+        specific = sorted((i for i in numbers if found[i][0] not in GENERAL), key=lambda i: -total(found[i][2].slices))
+        kept += [(i, found[i]) for i in specific[1:]]
+        numbers = [i for i in numbers if i not in specific[1:]]
         first = max(numbers, key=lambda i: total(found[i][2].slices))
-        kept += [(i, found[i]) for i in numbers if i != first and found[i][0] not in GENERAL]
-        numbers = [i for i in numbers if i == first or found[i][0] in GENERAL]
         name, module, c = found[first]
         slices = tuple(x for i in numbers for x in found[i][2].slices)
         gone = sum(found[i][2].removes * total(found[i][2].slices) for i in numbers)
@@ -178,7 +179,8 @@ def _finding(cause: str, module: ModuleType, c: Candidate, e: Evidence) -> Findi
     expected = c.gain or predict(share + backward, c.removes)
     seen = sum(x.samples for x in c.slices)
     mechanism = c.mechanism or main_mechanism(c.slices)
-    kind = MEASURED if c.measured else WAITS if main_mechanism(c.slices) in (WAITING, "") else CODE
+    waits = main_mechanism(c.slices) in (WAITING, "")
+    kind = MEASURED if c.measured else WAITS if waits else PLACE if cause in GENERAL else CAUSE
     gain = Gain(1.0, 1.0, max(1.0, expected.most))  # of what cannot be told as a gain
     if expected.mid > 1:
         gain = e.diagnosis.history.correct(cause, interval(kind, expected.mid, seen))

@@ -35,5 +35,5 @@ def find(e: Evidence) -> Candidate | None:
     said = f"it rose by {grown:,.0f} MB in the later part of the run"
     if e.share(copies) >= LEAST_SHARE:
         copying = f"copying what is kept takes {percent(e.share(copies))} of the loop"
-        return Candidate(title, e.blame(copies), "memory", copies, removes=0.85, evidence=(said, copying))
+        return Candidate(title, e.blame(copies), "memory", copies, removes=0.95, evidence=(said, copying))
     return Candidate(title, where, "memory", share=0.0, gain=Expected(1.0, 1.2), evidence=(said,))

@@ -20,6 +20,7 @@ from ..rule import Candidate, function_name, percent, total
 TURN = 90
 ACTION = "make the wrapper cheaper, or put it around the vector environment, where it works on whole batches"
 LEAST_SHARE = 0.12
+LEAST_PART = 0.25  # of what the heaviest wrapper takes: another that takes less is not worth moving
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -34,14 +35,15 @@ def find(e: Evidence) -> Candidate | None:
     if not wrappers:
         return None
     name = max(wrappers, key=lambda n: total(wrappers[n]))
-    slices = [x for x in wrappers[name] if x.kind != WAIT]
+    heavy = [n for n in wrappers if total(wrappers[n]) >= LEAST_PART * total(wrappers[name])]
+    slices = [x for n in heavy for x in wrappers[n] if x.kind != WAIT]
     share = e.share(slices)
     core = e.share(x for n, found in layers.items() if n not in holders for x in found)
     if share < LEAST_SHARE or share < core:
         return None
-    where = e.blame(slices, ENV_METHODS)
+    where = e.blame(wrappers[name], ENV_METHODS)
     return Candidate(
-        f"the wrapper {name.partition('.')[0]} takes {percent(share)} of the loop, the environment inside it {percent(core)}",
+        f"{_names(heavy)} {percent(share)} of the loop, the environment inside {percent(core)}",
         where,
         name,
         tuple(slices),
@@ -50,6 +52,11 @@ def find(e: Evidence) -> Candidate | None:
             f"most of it in {function_name(where)}",
         ),
     )
+
+
+def _names(labels: list[str]) -> str:
+    names = list(dict.fromkeys(label.partition(".")[0] for label in labels))
+    return f"the wrapper {names[0]} takes" if len(names) == 1 else f"the wrappers {', '.join(names)} take"
 
 
 def _is_wrapper(slices: list[Slice]) -> bool:

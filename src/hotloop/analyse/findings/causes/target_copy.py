@@ -22,4 +22,4 @@ LEAST_SHARE = 0.08
 
 def find(e: Evidence) -> Candidate | None:
     said = "{share} of the loop is in deepcopy, state_dict and load_state_dict"
-    return claim(e, e.where_label("state_copy", "deepcopy"), "learn/state_copy", TITLE, LEAST_SHARE, said)
+    return claim(e, e.where_label("state_copy", "deepcopy"), "learn/state_copy", TITLE, LEAST_SHARE, said, removes=1.0)
