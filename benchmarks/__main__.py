@@ -60,6 +60,7 @@ BENCHMARKS = (
         "threads", "Does it see what a thread does, and at what cost?", "threads.py", "threads.py --seconds 1 --rounds 2"
     ),
     Benchmark("diagnosis", "Are the findings right?", "diagnosis.py", "diagnosis.py --repeats 1 --only render gae logging"),
+    Benchmark("optimizers", "Does a fused optimizer gain what is predicted?", "optimizers.py", "optimizers.py --only small"),
     Benchmark("mechanisms", "Is what time is spent on right?", "mechanisms", "mechanisms --seconds 4"),
     Benchmark("envs", "What do 8 environments gain, and what is predicted?", "envs", "envs --pairs 2"),
     Benchmark("probing", "What do the measurements after a run take and touch?", "probing"),

@@ -1,7 +1,10 @@
 """Does a fused optimizer gain what `small-optimizer` says? The scripts of tests/diagnosis/cases run as they are and fused.
 
-    python benchmarks/optimizers.py --keep DIR [--repeats N]     DIR: sessions of `benchmarks/diagnosis.py --keep DIR`
-    (pip install -c constraints.txt torch gymnasium stable-baselines3; about a minute a case)
+    python benchmarks/optimizers.py [--only CASE ...] [--keep DIR] [--repeats N]
+    (pip install -c constraints.txt torch gymnasium stable-baselines3 pandas pillow tensorboard; half an hour)
+
+Each case is recorded once; with `--keep DIR` the session is left there, and one that is there already is used (as by
+`benchmarks/diagnosis.py --keep DIR`).
 
 Fused: `torch.optim.Adam` and `AdamW` get fused=True where the script says nothing else. Both run in turns; the gain is the
 ratio of the seconds the script itself says. Beside it what the finding had predicted from the run as it is, and what became of
@@ -19,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.diagnosis import CASES, LAST_LINE, CaseFailed, copy_neutrally, load_truths
+from benchmarks.diagnosis import CASES, LAST_LINE, CaseFailed, copy_neutrally, load_truths, profile_case
 from benchmarks.measure import clean_env
 from hotloop.analyse.diagnosis import diagnose
 from hotloop.analyse.findings.residuals import residual, told_from
@@ -52,21 +55,28 @@ def seconds(script: Path, fused: bool) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where the sessions are")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="CASE", help="cases whose names begin so")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the sessions there")
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(options.keep or Path(folder), tuple(options.only), options.repeats)
+
+
+def compare(keep: Path, only: tuple[str, ...], repeats: int) -> int:
     found = []
     print(f"{'case':<40} predicted           measured  residual")
     for truth in load_truths(CASES):
-        if not (options.keep / truth.case / "session.json").exists():
-            continue
-        findings = diagnose(read_session(options.keep / truth.case)).findings
-        said = next((f for f in findings if f.cause == "small-optimizer"), None)
-        if said is None or said.gain.mid < LEAST:
+        if not truth.case.startswith(only):
             continue
         script = CASES / "cases" / f"{truth.case}.py"
         try:
-            pairs = [(seconds(script, False), seconds(script, True)) for _ in range(options.repeats)]
+            profile_case(script, truth, 1.0, keep)
+            findings = diagnose(read_session(keep / truth.case)).findings
+            said = next((f for f in findings if f.cause == "small-optimizer"), None)
+            if said is None or said.gain.mid < LEAST:
+                continue
+            pairs = [(seconds(script, False), seconds(script, True)) for _ in range(repeats)]
         except CaseFailed as failure:
             print(f"{truth.case:<40} failed: {failure}", file=sys.stderr)
             continue
@@ -78,6 +88,9 @@ def main() -> int:
             f"{truth.case:<40} {said.gain.mid:.2f} ({said.gain.low:.2f}–{said.gain.high:.2f})  {actual:8.2f}  {u:8.2f}",
             flush=True,
         )
+    if not found:
+        print("nothing was said of optimizers")
+        return 0
     print(f"inside {sum(held for _, held, _ in found)} of {len(found)}, within 25 % {sum(x <= 0.25 for _, _, x in found)}")
     print("residuals:", ", ".join(f"{u:.2f}" for u, _, _ in sorted(found)))
     return 0
