@@ -146,8 +146,8 @@ def _rank(finding: Finding) -> tuple[int, float]:
 
 
 def _has_begun(diagnosis: Diagnosis) -> bool:
-    """Did the loop begin? Hooks know it by its work or its workers; where they saw no loop, the script says it by counting work,
-    closing iterations or starting workers itself."""
+    """Did the loop begin? Hooks know it by its work or its workers; where they saw no loop, the script says it by counting
+    work, closing iterations or starting workers itself."""
     counters = diagnosis.counters
     begun = bool(counters.get("env_steps") or counters.get("updates") or len(diagnosis.processes) > 1)
     if diagnosis.phases.known:
