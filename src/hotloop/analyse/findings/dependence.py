@@ -11,12 +11,17 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 
+_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
+
+
 def needs_its_past(text: Mapping[int, str], first: int, last: int, line: int) -> bool:
-    """Do the calls on this line, in a loop whose body has these lines, take what goes on from one time round to the next?
+    """Do the calls on this line, in a loop whose body has these lines, take what goes on from one time round to the next, and
+    lead to it? What only comes of it (a loss of each state) can be computed of all together, when the loop is done.
 
     >>> body = {1: "    state = model(state, moves[:, t])", 2: "    total = total + score(seen[t])", 3: "    t += 1"}
-    >>> needs_its_past(body, 1, 3, 1), needs_its_past(body, 1, 3, 2)
-    (True, False)
+    >>> body[4] = "    losses.append(loss(state))"
+    >>> [needs_its_past(body, 1, 4, line) for line in (1, 2, 4)]
+    [True, False, False]
     """
     try:
         body = ast.parse(textwrap.dedent("\n".join(text.get(n, "") for n in range(first, last + 1))))
@@ -25,11 +30,17 @@ def needs_its_past(text: Mapping[int, str], first: int, last: int, line: int) ->
     comes_from: dict[str, set[str]] = {}
     for node in ast.walk(body):
         for target in _targets(node):
-            comes_from.setdefault(target, set()).update(_names(node))
+            comes_from.setdefault(target, set()).update(_sources(node))
     at = line - first + 1
-    calls = (x for x in ast.walk(body) if isinstance(x, ast.Call) and x.lineno <= at <= (x.end_lineno or at))
-    taken = {name for call in calls for part in (*call.args, *call.keywords) for name in _names(part)}
-    return any(name in _reaches(name, comes_from) for name in taken)
+    calls, made = set(), set()
+    for node in ast.walk(body):
+        if isinstance(node, (ast.Call, *_STATEMENTS)) and node.lineno <= at <= (node.end_lineno or at):
+            if isinstance(node, ast.Call):
+                calls.update(name for part in (*node.args, *node.keywords) for name in _names(part))
+            else:
+                made.update(_targets(node.value if isinstance(node, ast.Expr) else node))
+    goes_on = [{name, *sources} for name in calls if name in (sources := _reaches(name, comes_from))]
+    return any(made & names or not made for names in goes_on)
 
 
 def _reaches(name: str, comes_from: Mapping[str, set[str]]) -> set[str]:
@@ -53,6 +64,17 @@ def _targets(node: ast.AST) -> Iterator[str]:
                 yield from _names(target)
     elif isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Attribute):
         yield from _names(node.func.value)
+
+
+def _sources(node: ast.AST) -> Iterator[str]:
+    """What the targets of a node come from. A list that is only appended to does not come from itself."""
+    if isinstance(node, ast.Call):
+        for part in (*node.args, *node.keywords):
+            yield from _names(part)
+    elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+        yield from _names(node.value)
+        if isinstance(node, ast.AugAssign):
+            yield from _names(node.target)
 
 
 def _counts(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> bool:

@@ -65,7 +65,7 @@ def find_culprit(e: Evidence) -> Culprit | None:
         return None
     places = _places(e, [x for x in best if x.state in AT_WORK])
     held = [x for x in best if _part_expired(e, x) > 0.5]
-    if 2 * _count(x for x in held if _is_env(e, x)) > _count(held):
+    if 2 * _count(x for x in held if is_env(e, x)) > _count(held):
         limits, held = 0.0, []  # environments that wait for the world are another matter
     limits = limits / (work + limits) if limits else 0.0
     return Culprit(_name(e, best[0]), waits, limits, places, _blame(e, held) if held else m.Place(), _count(best))
@@ -81,7 +81,7 @@ def _lanes(e: Evidence) -> dict[_Thread, list[Stack]]:
     return lanes
 
 
-def _is_env(e: Evidence, x: Stack) -> bool:
+def is_env(e: Evidence, x: Stack) -> bool:
     return any(label.rpartition("/")[2] in ("env_step", "env_reset") for label in e.labels_of(x.branch))
 
 

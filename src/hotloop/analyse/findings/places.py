@@ -91,9 +91,9 @@ def regions(e: Evidence, drivers: Drivers | None = None) -> dict[int, Region]:
         else:
             found[piece.index] = region
     for region, slices in in_network.items():
-        looped = sum(x.ns for x in slices if _in_loop(e, x, drivers) and not in_sequence(e, x, drivers))
-        if 2 * looped > sum(x.ns for x in slices):  # else its size is the axis, not its code
-            found |= {x.index: region for x in slices}
+        free = [x for x in slices if _in_loop(e, x, drivers) and not in_sequence(e, x, drivers)]
+        most = 2 * sum(x.ns for x in free) > sum(x.ns for x in slices)
+        found |= {x.index: region for x in (slices if most else free)}  # of the rest its size is the axis, not its code
     return found
 
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import re
 
+from ....model.mechanism import COMPUTING
 from ..evidence import Evidence, Slice
+from ..places import above_network
 from ..rule import Candidate, claim
 
 TURN = 200
@@ -33,6 +35,8 @@ def find(e: Evidence) -> Candidate | None:
 
 def _computes(e: Evidence, piece: Slice) -> bool:
     own = [p for p in piece.places if e.is_yours(p)]
+    if piece.part(COMPUTING) > 0.5 or len(above_network(piece)) < len(piece.places):  # no single numbers: a model is asked
+        return False
     if any(label.endswith("/advantage") for label in piece.labels):
         return bool(own)
     if piece.labels and not piece.labels[-1].endswith(("make_tensor", "train", "rollout")):

@@ -27,6 +27,7 @@ TURN = 195
 REWRITES, TAKES = True, (DISPATCHING, COMPUTING, MOVING)  # what is done for each call goes with it; Python code stays
 ACTION = "gather what the loop goes over into one tensor and call the network once"
 LEAST_SHARE, LEAST_CALLS = 0.10, 4.0
+ALIKE = 3.0  # else the calls are not of the network that was measured: gradients alone make a call twice as long
 
 
 def find(e: Evidence) -> list[Candidate]:
@@ -44,7 +45,8 @@ def _serial(e: Evidence, phase: int) -> Candidate | None:
     if share < LEAST_SHARE or share < 0.5 * e.share(x for x in e.left if label in x.labels):
         return None
     curve = e.curve(phase)
-    measured = curve is not None and curve.rows > 0
+    each = total([x for x in e.slices if label in x.labels]) / e.calls_of(label)
+    measured = curve is not None and curve.rows > 0 and 1 / ALIKE < each / curve.cost(curve.rows) < ALIKE
     if curve is not None and measured:
         keeps = curve.cost(curve.rows * per_turn) / (per_turn * curve.cost(curve.rows))
     else:

@@ -11,6 +11,7 @@ time every layer of an environment takes itself, wrapper by wrapper."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 from ....model.shard import WAIT
@@ -19,6 +20,7 @@ from ..rule import Candidate, function_name, percent, total
 
 TURN = 90
 ACTION = "make the wrapper cheaper, or put it around the vector environment, where it works on whole batches"
+_LAYER = re.compile(r"[^/()]+\.(step|reset|step_and_maybe_reset)")
 LEAST_SHARE = 0.12
 LEAST_PART = 0.25  # of what the heaviest wrapper takes: another that takes less is not worth moving
 
@@ -27,7 +29,7 @@ def find(e: Evidence) -> Candidate | None:
     layers: dict[str, list[Slice]] = defaultdict(list)
     holders: set[str] = set()
     for piece in e.where_label("env_step"):
-        names = [label for label in piece.labels if label.endswith((".step", ".reset")) and "/" not in label]
+        names = [label for label in piece.labels if _LAYER.fullmatch(label)]
         if names:
             layers[names[-1]].append(piece)
             holders.update(names[:-1])

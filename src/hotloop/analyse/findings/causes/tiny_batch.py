@@ -23,12 +23,15 @@ MOST_BATCH, LEAST_SHARE, LEAST_CALLS, ENOUGH = 16, 0.4, 15, 64
 def find(e: Evidence) -> Candidate | None:
     calls = e.facts.get("learn_calls", 0)
     batch = e.facts.get("learn_batch", 0) / calls if calls else 0
+    curve = e.curve(LEARN)
+    if curve is not None and curve.rows > MOST_BATCH:  # what was counted is another dimension: time, agents
+        return None
     if calls < LEAST_CALLS or not 0 < batch <= MOST_BATCH or e.updates < 200:
         return None
     title = f"updates carry {batch:.0f} samples each, and learning is {{share}} of the loop"
     said = f"{e.updates:,} updates with a mean batch of {batch:.1f} samples"
     removes = min(0.85, 1 - batch / ENOUGH)
-    if e.curve(LEARN) is not None:  # by the network itself, measured after the run
+    if curve is not None:  # by the network itself, measured after the run
         learning = e.where(lambda x: x.phase == LEARN)
         removes = with_minibatch(e, ENOUGH / batch).saved_ns(learning) / max(1.0, total(learning))
     return claim(e, e.where(lambda x: x.phase == LEARN), "learn", title, LEAST_SHARE, said, held=0.8, removes=removes)

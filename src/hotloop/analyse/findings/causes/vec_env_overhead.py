@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from ....model.shard import Place
 from ..evidence import ENV_METHODS, Evidence, Slice
+from ..others import find_culprit, is_env
 from ..rule import Candidate, Expected, percent, speedup
 
 TURN = 40
 ACTION = "step the environments in one process (DummyVecEnv, SyncVectorEnv), or give each worker many of them"
 LEAST_LOST = 0.10
+_EXCHANGES = ("connection.py", "queues.py", "reduction.py", "pickle.py")  # multiprocessing's
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -32,6 +34,7 @@ def find(e: Evidence) -> Candidate | None:
     cores = max(1, int(e.diagnosis.resources.get("cores", 0) or e.host_cores))
     crowded = max(1.0, (processes + 1) / cores)
     inside = sum(lane.ns for lane in workers) / e.loop_ns / min(crowded, 1.5)
+    inside += _other_work(e)
     lost = share - inside
     if lost < LEAST_LOST or inside > 0.6 * share:
         return None
@@ -49,6 +52,19 @@ def find(e: Evidence) -> Candidate | None:
             f"{processes} worker processes on {cores} cores",
         ),
     )
+
+
+def _other_work(e: Evidence) -> float:
+    """Of the loop, what it waits for while a worker does what is neither a step nor an exchange: it would be done in one
+    process too."""
+    culprit = find_culprit(e)
+    if culprit is None:
+        return 0.0
+    found = 0.0
+    for place in culprit.places:
+        other = [x for x in place.stacks if not is_env(e, x) and not any(p.file.endswith(_EXCHANGES) for p in x.places)]
+        found += place.share * sum(x.count for x in other) / sum(x.count for x in place.stacks)
+    return e.share(culprit.waits) * found
 
 
 def _exchange(e: Evidence) -> list[Slice]:
