@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from ..model import shard as m
+from ..model.code import is_standard
 from ..model.ledger import Ledger
 from ..model.mechanism import COMPUTING, DISPATCHING, GARBAGE, INTERPRETING, MOVING, STARTING, WAITING
 from ..model.phase import STARTUP
@@ -157,7 +158,7 @@ class Mechanisms:
             name = callee(text) or place.function.rpartition(".")[2]
             return MOVING if lasts and name in _MOVES else INTERPRETING
         if not self._lasts(self._held if holds_gil and not self._gives_away(key) else self._again, key, _function(place)):
-            return DISPATCHING
+            return DISPATCHING if native or not is_standard(place.file) else INTERPRETING  # there it is a call of the system
         scaled = _SCALES.match(text)
         name = callee(scaled[1] if scaled else text) or place.function.rpartition(".")[2]
         return MOVING if name in _MOVES or label in _PUTS else COMPUTING

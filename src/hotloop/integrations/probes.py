@@ -104,11 +104,16 @@ class Held:
 HELD = Held()
 
 
+def rows_of(tensor: Any) -> int:
+    """How many rows a network gets: a single vector of numbers is one, whose batch was left out."""
+    return 0 if not tensor.dim() else 1 if tensor.dim() == 1 and tensor.is_floating_point() else tensor.shape[0]
+
+
 def _rows(torch: Any, args: tuple[Any, ...]) -> int:
     """Of the first tensor, in a container or not."""
     for value in args:
         if isinstance(value, torch.Tensor):
-            return value.shape[0] if value.dim() else 0
+            return rows_of(value)
         if isinstance(value, dict):
             value = tuple(value.values())
         if isinstance(value, (tuple, list)) and value:
@@ -127,6 +132,15 @@ def _describe(torch: Any, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return ("plain", value)
     raise TypeError(f"called with a {type(value).__name__}")
+
+
+def _shapes(described: Any) -> Iterator[tuple[int, ...]]:
+    """Of the tensors in what `_describe` says, in their order."""
+    if isinstance(described, tuple) and len(described) == 3 and described[0] == "tensor":
+        yield described[1]
+    elif isinstance(described, (dict, list, tuple)):
+        for item in described.values() if isinstance(described, dict) else described:
+            yield from _shapes(item)
 
 
 # ---- after the end ----
@@ -298,12 +312,15 @@ class _Probe:
 
     def _arguments(self, described: Any, rows: int, times: int, axis: int) -> Any:
         torch = self.torch
+        single = rows == 1 and len(next(_shapes(described), ())) == 1  # vectors without their batch
 
         def make(what: Any, inner: bool) -> Any:
             if isinstance(what, dict):
                 return {key: make(item, True) for key, item in what.items()}
             if len(what) == 3 and what[0] == "tensor":
                 shape = list(what[1])
+                if single and len(shape) == 1 and times > 1:
+                    shape = [1, *shape]
                 at = axis if inner and len(shape) > axis and shape[axis] == rows else 0
                 if shape and shape[at] == rows:
                     shape[at] *= times

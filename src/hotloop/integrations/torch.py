@@ -19,7 +19,7 @@ from ..model.phase import COLLECT, LEARN, STARTUP
 from ..record import imports
 from . import _patch as p
 from . import lines, reads
-from .probes import HELD
+from .probes import HELD, rows_of
 
 if TYPE_CHECKING:
     from ..model.trace import TraceSettings
@@ -188,14 +188,14 @@ class _Watch:
         outputs = [r for r in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(r, tensor)]
         has_grad = any(r.requires_grad for r in outputs)
         if phase == LEARN and (has_grad or not outputs) and inputs is not None and inputs.dim():  # else a target's
-            self._batch = inputs.shape[0]
+            self._batch = rows_of(inputs)
             self._count("~learn_calls")
             self._count("~learn_batch", self._batch)
         elif phase == COLLECT and outputs:
             self._count("~collect_calls")
             self._count("~collect_grad", int(has_grad))
             if inputs is not None and inputs.dim():
-                self._count("~collect_rows", inputs.shape[0])
+                self._count("~collect_rows", rows_of(inputs))
         if inputs is not None:
             if inputs.device.type not in self._known_devices:
                 self._known_devices.add(inputs.device.type)

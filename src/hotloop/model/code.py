@@ -30,6 +30,15 @@ def is_yours(file: str) -> bool:
     return bool(file) and not file.startswith("<") and not package_of(file)
 
 
+def is_standard(file: str) -> bool:
+    """A file of Python's own library.
+
+    >>> is_standard("/usr/lib/python3.11/linecache.py"), is_standard("/usr/lib/python3.11/site-packages/torch/_ops.py")
+    (True, False)
+    """
+    return not _INSTALLED.search(file) and bool(_STANDARD.search(file))
+
+
 def is_ours(file: str) -> bool:
     """A file of HotLoop that runs inside the training."""
     return bool(_OURS.search(file))

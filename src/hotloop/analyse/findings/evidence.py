@@ -171,8 +171,8 @@ class Evidence:
         return self.calls_of("collect/env_step")
 
     def curve(self, phase: int) -> Curve | None:
-        """What the network that was called most in a phase costs at other sizes."""
-        curves = [c for c in self.session.probes.curves if c.phase == phase]
+        """What the network that was called most in a phase costs at other sizes, if it could be called with others."""
+        curves = [c for c in self.session.probes.curves if c.phase == phase and len(c.points) > 1]
         return max(curves, key=lambda c: c.seen, default=None)
 
     def calls_of(self, *names: str) -> int:

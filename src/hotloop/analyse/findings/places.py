@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...model import shard as m
+from ...model.code import is_standard
 from ...model.mechanism import COMPUTING, DISPATCHING, GARBAGE, INTERPRETING, MOVING, STARTING, WAITING
 from ...model.phase import COLLECT, EVAL, LEARN
 from ..lines import plain_function
@@ -32,6 +33,7 @@ NO_REGION: Region = ("", "", 0)
 Drivers = dict[Function, frozenset[int]]  # with their lines that lead to work
 
 LEAST_SHARE, LEAST_SAVED = 0.10, 0.08
+MOST_OF_ONE = 0.6  # of what a function of Python's own library takes, below one place: from here on it is that place's matter
 LEADS = 0.2  # of a line's samples, or of a kind of work's; in old sessions up to 0.1 have a span of the code beside them
 # What vectorised or compiled code keeps of a Python loop's time: 5 to 15 % (the loops of tests/diagnosis, by their fixes).
 KEEPS = 0.10
@@ -102,15 +104,17 @@ def _in_network(piece: Slice) -> bool:
 
 
 def in_sequence(e: Evidence, piece: Slice, drivers: Drivers) -> bool:
-    """Is it a network's call in a loop that needs the result of the time before? Cells of recurrent networks are not meant:
+    """Is it a network's call in loops that all need the result of the time before? Cells of recurrent networks are not meant:
     whole sequences of these are one call."""
     if any(p.file.replace("\\", "/").endswith(_CELLS) for p in piece.places):
         return False
-    for place in above_network(piece):
-        loops = _item_loops(e, place, drivers) if e.is_yours(place) else []
-        if loops and needs_its_past(e.session.sources[place.file].text, *loops[0], place.line):
-            return True
-    return False
+    verdicts = [
+        needs_its_past(e.session.sources[place.file].text, first, last, place.line)
+        for place in above_network(piece)
+        if e.is_yours(place)
+        for first, last in _item_loops(e, place, drivers)
+    ]
+    return bool(verdicts) and all(verdicts)
 
 
 def above_network(piece: Slice) -> Sequence[m.Place]:
@@ -287,6 +291,29 @@ def library_places(e: Evidence) -> list[Hot]:
             removes = _ASKED if 2 * asked > sum(x.ns for x in slices) else _LIBRARY
             found.append(Hot(lines.most_common(1)[0][0], tuple(slices), main_mechanism(slices), share, removes, False))
     return sorted(found, key=lambda hot: -hot.share)
+
+
+def shared_function(e: Evidence) -> Hot | None:
+    """The function of Python's own library that holds most of what no cause has explained, below several places of the user's
+    of which none has most of it: what makes all of them call it is elsewhere (a debug mode, a logger, a hook)."""
+    of_region = regions(e)
+    by: dict[Function, dict[Region, float]] = defaultdict(lambda: defaultdict(float))
+    below: dict[Function, list[Slice]] = defaultdict(list)
+    for piece in e.left:
+        if piece.index not in of_region or main_mechanism([piece]) in (WAITING, GARBAGE, STARTING):
+            continue
+        own = max(i for i, p in enumerate(piece.places) if e.is_yours(p))
+        for key in dict.fromkeys(_key(p) for p in piece.places[own + 1 :] if is_standard(p.file)):
+            by[key][of_region[piece.index]] += piece.ns
+            below[key].append(piece)
+    spread = [key for key, parts in by.items() if max(parts.values()) <= MOST_OF_ONE * sum(parts.values())]
+    most = max((e.share(below[key]) for key in spread), default=0.0)
+    if most < LEAST_SHARE:
+        return None
+    key = next(key for key in below if key in spread and e.share(below[key]) >= 0.9 * most)  # the outermost of them
+    lines = Counter(next(p for p in piece.places if _key(p) == key) for piece in below[key])
+    slices = tuple(below[key])
+    return Hot(lines.most_common(1)[0][0], slices, main_mechanism(slices), e.share(slices), _ASKED, False)
 
 
 def _is_core(piece: Slice) -> bool:

@@ -35,7 +35,7 @@ def find(e: Evidence) -> Candidate | None:
     found = e.where(lambda x: _converts(e, x))
     span = next((x.label for x in found), "") or "collect/other"
     where = e.blame(found, share=0.6)
-    said = "{share} of the loop is at or below lines that convert single elements", *_counted(e, where)
+    said = "{share} of the loop is in calls that convert single elements", *_counted(e, where)
     return claim(e, found, span, TITLE, LEAST_SHARE, *said, where=where)
 
 
@@ -55,14 +55,11 @@ def _counted(e: Evidence, where: Place) -> tuple[str, ...]:
 def _converts(e: Evidence, piece: Slice) -> bool:
     if piece.phase == EVAL or any(label.endswith(("env_step", "env_reset", "/evaluate")) for label in piece.labels):
         return False
-    for place in reversed(piece.places):
-        if e.is_yours(place):
-            text = e.text(place)
-            if _takes_apart(e, place) and (
-                _per_item(e.loops_around(place)) or _FOR.search(text) or _COMPREHENSION.search(place.function)
-            ):
-                return True
-    return False
+    place = e.innermost(piece.places)
+    if place is None or not _takes_apart(e, place):
+        return False
+    looped = _per_item(e.loops_around(place)) or _FOR.search(e.text(place)) or _COMPREHENSION.search(place.function)
+    return bool(looped)
 
 
 def _takes_apart(e: Evidence, place: Place) -> bool:
@@ -71,9 +68,9 @@ def _takes_apart(e: Evidence, place: Place) -> bool:
         return bool(_CONVERTS.search(e.text(place)))
     text, (first, last) = e.mechanisms.expression(place), place.columns
     line = e.text(place).encode()
-    if _GOES_ON.match(line[last:].decode(errors="replace")) or _IS_MADE.search(line[:first].decode(errors="replace")):
-        return True  # what is taken apart: `x[i, j]` of `x[i, j].item()` and of `float(x[i, j])`
     name = callee(text)
+    if not name and (_GOES_ON.match(line[last:].decode(errors="replace")) or _IS_MADE.search(line[:first].decode(errors="replace"))):
+        return True  # what is taken apart: `x[i, j]` of `x[i, j].item()` and of `float(x[i, j])`
     return name in ("item", "cpu", "numpy", "tolist") or (name in ("float", "int", "bool") and bool(_CONVERTS.search(text)))
 
 

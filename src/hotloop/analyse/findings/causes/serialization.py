@@ -37,6 +37,7 @@ _FILES = re.compile(
     r"[/\\](multiprocessing[/\\]reduction|pickle|_compat_pickle|json|gzip|bz2|lzma|base64|cloudpickle|dill|msgpack|yaml|joblib)"
     r"([/\\]|\.py)"
 )
+_SENDS = re.compile(r"[/\\\\]multiprocessing[/\\\\](connection|queues)\.py$")
 
 
 def find(e: Evidence) -> list[Candidate]:
@@ -60,7 +61,8 @@ def _in_others(e: Evidence) -> Candidate | None:
     packing = [x for x in culprit.places if any(_packs(e, stack.places) for stack in x.stacks)] if culprit else []
     if culprit is None or not packing:
         return None
-    share = e.share(culprit.waits) * (1 - culprit.limits) * sum(x.share for x in packing)
+    sending = [x for x in culprit.places if x not in packing and _SENDS.search(x.where.file)]  # what was packed
+    share = e.share(culprit.waits) * (1 - culprit.limits) * sum(x.share for x in (*packing, *sending))
     if share < LEAST_SHARE:
         return None
     return Candidate(
