@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...errors import UsageError
-from ...model.mechanism import COMPUTING
+from ...model.mechanism import COMPUTING, DISPATCHING
 from ...model.phase import COLLECT, LEARN
 from ...model.probe import Curve
 from ...model.shard import WAIT
@@ -103,7 +103,9 @@ def with_minibatch(e: Evidence, times: float) -> Effect:
         keeps = computes + (1 - computes) / times
         said = f"{computes * 100:.0f} % of an update is arithmetic; the rest is paid per call"
     per_call = [x for x in update if x.label.rpartition("/")[2] in ("optimizer", "zero_grad", "clip_grad")]
-    left = {x.index: keeps for x in update} | {x.index: 1 / times for x in per_call}
+    around = [x for x in e.left if x.phase == LEARN and not x.labels]  # what the script does with each minibatch itself
+    left = {x.index: 1 - x.part(DISPATCHING) * (1 - 1 / times) for x in around}
+    left |= {x.index: keeps for x in update} | {x.index: 1 / times for x in per_call}
     return Effect(left, 0.0, said, curve is not None, True)
 
 

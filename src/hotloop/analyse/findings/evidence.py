@@ -296,7 +296,7 @@ class Evidence:
             places = (piece.inside(wanted) or piece.places) if wanted else piece.places
             for depth, place in enumerate(places):
                 if owner_of(place.file, self.owners) in (FRAMEWORK, ENV):
-                    key = place.file, place.function
+                    key = place.file, plain_function(place.function)
                     totals[key] += piece.ns  # type: ignore[assignment]
                     latest[key] = max(latest.get(key, (0, 0)), (depth, place.line))
             if piece.places:

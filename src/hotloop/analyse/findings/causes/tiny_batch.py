@@ -5,7 +5,7 @@ learning rate may have to grow: compare the return, not only the speed.
 
 With a handful of samples, most of an update is the fixed cost of launching operations. Recognised by: the batch size of
 learning calls (16 or fewer), and the share of the loop spent learning. Predicted for 64 samples, from your own network
-measured at other sizes after the run."""
+measured at other sizes after the run; without that measurement, from the share of its time that is no arithmetic."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ def find(e: Evidence) -> Candidate | None:
         return None
     title = f"updates carry {batch:.0f} samples each, and learning is {{share}} of the loop"
     said = f"{e.updates:,} updates with a mean batch of {batch:.1f} samples"
-    removes = min(0.85, 1 - batch / ENOUGH)
-    if curve is not None:  # by the network itself, measured after the run
-        learning = e.where(lambda x: x.phase == LEARN)
-        removes = with_minibatch(e, ENOUGH / batch).saved_ns(learning) / max(1.0, total(learning))
-    return claim(e, e.where(lambda x: x.phase == LEARN), "learn", title, LEAST_SHARE, said, held=0.8, removes=removes)
+    learning = e.where(lambda x: x.phase == LEARN)
+    removes = with_minibatch(e, ENOUGH / batch).saved_ns(learning) / max(1.0, total(learning))
+    return claim(e, learning, "learn", title, LEAST_SHARE, said, held=0.8, removes=removes)
