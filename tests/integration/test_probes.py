@@ -39,7 +39,7 @@ TRAIN = """
         env.reset()
         for _ in range(200):
             with torch.no_grad():
-                net(torch.zeros(1, 4))
+                net(torch.zeros(SHAPE))
             env.step(0)
             net(torch.rand(16, 4)).sum().backward()
             optimizer.step()
@@ -61,9 +61,11 @@ PLAIN = """
 """
 
 
-def run(folder: Path, net: str = PLAIN, end: str = "", *options: str) -> tuple[subprocess.CompletedProcess[str], dict]:
+def run(
+    folder: Path, net: str = PLAIN, end: str = "", *options: str, shape: str = "1, 4"
+) -> tuple[subprocess.CompletedProcess[str], dict]:
     script = folder / "train.py"
-    body = textwrap.dedent(TRAIN).replace("NET", textwrap.dedent(net)).replace("END", end)
+    body = textwrap.dedent(TRAIN).replace("NET", textwrap.dedent(net)).replace("END", end).replace("SHAPE", shape)
     script.write_text(body)
     words = [sys.executable, "-m", "hotloop", "run", "--quiet", *options, "--out", "session", "train.py"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
@@ -150,6 +152,13 @@ def test_a_recurrent_network_has_its_rows_second_in_its_state(tmp_path):
     done, probes = run(tmp_path, net)
     assert done.returncode == 0, done.stderr
     assert [len(row["points"]) for row in probes["curves"]] == [7, 3] or {len(r["points"]) for r in probes["curves"]} == {7, 3}
+
+
+def test_a_vector_without_its_batch_is_one_row(tmp_path):
+    done, probes = run(tmp_path, shape="4")
+    assert done.returncode == 0, done.stderr
+    (collect,) = (row for row in probes["curves"] if row["phase"] == 1)
+    assert (collect["mean_rows"], [rows for rows, _, _ in collect["points"]]) == (1.0, [1, 2, 4, 8, 16, 32, 64])
 
 
 def test_what_is_compiled_or_scripted_is_left_out(tmp_path):

@@ -2,7 +2,8 @@
 
     diagnose_script(TEXT, [Seen(("main:12", "Env.step:4"), 400, "collect/env_step")])
 
-A stack is functions and lines of the script, `"name:line"`, outermost first; a name that ends with .py is a library's file.
+A stack is functions and lines of the script, `"name:line"`, outermost first; a name that ends with .py is a library's file,
+with its whole path or that within the folder of packages.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = Non
 def _place(word: str, source: Source) -> m.Place:
     name, _, line = word.rpartition(":")
     if name.endswith(".py"):
-        return m.Place(PACKAGES + name, "call", int(line), 1)
+        return m.Place(name if name.startswith("/") else PACKAGES + name, "call", int(line), 1)
     first = next((a for function, a, _ in source.functions if function == name), 1)
     return m.Place(FILE, name, int(line), first)
 

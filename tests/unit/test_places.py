@@ -70,6 +70,12 @@ def test_the_cause_that_explains_most_of_a_loop_takes_all_of_it():
     assert first.share == pytest.approx(350 / 650)
 
 
+def test_what_is_computed_below_a_conversion_is_no_conversion():
+    script = SCRIPT.replace("total = flood(board)", "total = [float(flood(board)[0]) for x in rows]")
+    seen = [STEP, BACK, Seen(("main:17", "flood:5"), 300), Seen(("main:17",), 20, did=CALLS)]
+    assert [f.cause for f in diagnose_script(script, seen).findings][:1] == ["hot-code"]
+
+
 def test_what_a_library_calls_while_it_learns_is_no_driver():
     """Else all of the user's code below it would count as the training itself."""
     first = find(Seen(("main:24", LIBRARY, "flood:5"), 300, "learn/train", RUNS))[0]
@@ -103,6 +109,52 @@ def test_a_loop_of_network_calls_that_need_each_other_is_not_serial():
     step = Seen(("main:11", "gymnasium/core.py:10"), 100, "collect/env_step", calls=100)
     call = Seen(("main:10", "plan:5", MODULE, "torch/nn/modules/linear.py:7"), 400, "collect/policy", CALLS, calls=5000)
     assert [f.cause for f in diagnose_script(SEQUENCE, [step, call]).findings] == []
+
+
+CANDIDATES = SEQUENCE.replace(
+    """        total = 0
+        for t in range(50):
+            state = model(state, moves[:, t])
+            total = total + score(state)
+        return total
+""",
+    """        for k in range(50):
+            state = seen
+            for t in range(50):
+                state = model(state, moves[k][:, t])
+        return state
+""",
+)
+
+
+def test_a_sequence_for_each_of_many_candidates_is_serial():
+    step = Seen(("main:11", "gymnasium/core.py:10"), 100, "collect/env_step", calls=100)
+    call = Seen(("main:10", "plan:6", MODULE, "torch/nn/modules/linear.py:7"), 400, "collect/policy", CALLS, calls=5000)
+    assert [f.cause for f in diagnose_script(CANDIDATES, [step, call]).findings] == ["serial-calls"]
+
+
+LOSSES = """
+    def loss(model, state):                             # 2
+        losses = []
+        for t in range(50):
+            state = model(state, moves[:, t])
+            losses.append(model.terms(state))
+        return torch.stack(losses).mean()
+    def main():                                         # 8
+        for _ in range(100):
+            env.step(0)
+            value = loss(model, seen)
+            value.backward()
+"""
+
+
+@pytest.mark.parametrize(("line", "causes"), [(5, []), (6, ["serial-calls"])])
+def test_what_only_comes_of_a_sequence_can_be_computed_of_all_of_it(line, causes):
+    step = Seen(("main:10", "gymnasium/core.py:10"), 100, "collect/env_step", calls=100)
+    back = Seen(("main:12", "torch/autograd/graph.py:10"), 200, "learn/backward", CALLS, calls=100)
+    call = Seen(("main:11", f"loss:{line}", MODULE, "torch/nn/modules/linear.py:7"), 400, "learn/forward", CALLS, calls=5000)
+    found = diagnose_script(LOSSES, [step, back, call], updates=100).findings
+    assert [f.cause for f in found if f.cause == "serial-calls"] == causes
 
 
 def test_the_backward_passes_of_calls_in_a_loop_go_with_them():
@@ -184,6 +236,16 @@ def test_a_function_of_a_library_that_is_no_step_of_the_training_is_named():
     first = find(run, copies)[0]
     assert (first.cause, first.file.rpartition("/")[2], first.line) == ("library-call", "vec.py", 5)
     assert any("line 24" in text for text in first.evidence)
+
+
+def test_a_function_of_pythons_own_library_that_several_places_reach_is_named():
+    def below(*stack: str) -> Seen:
+        return Seen((*stack, "/usr/lib/python3.11/asyncio/events.py:5", "/usr/lib/python3.11/traceback.py:7"), 200, did=RUNS)
+
+    first = find(below("main:17", "flood:5"), below("main:19"))[0]
+    assert (first.cause, first.file.rpartition("/")[2], first.mechanism) == ("library-call", "events.py", "interpreting")
+    assert any("flood" in text and "main" in text for text in first.evidence)
+    assert find(below("main:17", "flood:5"), below("main:17", "flood:5"))[0].cause == "hot-code"
 
 
 def test_arithmetic_of_networks_is_told_without_a_promise():

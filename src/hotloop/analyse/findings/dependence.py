@@ -10,7 +10,6 @@ import ast
 import textwrap
 from collections.abc import Iterator, Mapping
 
-
 _STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
 
 
@@ -32,15 +31,33 @@ def needs_its_past(text: Mapping[int, str], first: int, last: int, line: int) ->
         for target in _targets(node):
             comes_from.setdefault(target, set()).update(_sources(node))
     at = line - first + 1
-    calls, made = set(), set()
+    calls: set[str] = set()
+    made: set[str] = set()
     for node in ast.walk(body):
         if isinstance(node, (ast.Call, *_STATEMENTS)) and node.lineno <= at <= (node.end_lineno or at):
             if isinstance(node, ast.Call):
                 calls.update(name for part in (*node.args, *node.keywords) for name in _names(part))
             else:
                 made.update(_targets(node.value if isinstance(node, ast.Expr) else node))
-    goes_on = [{name, *sources} for name in calls if name in (sources := _reaches(name, comes_from))]
-    return any(made & names or not made for names in goes_on)
+    anew = _set_anew(body)
+    for name in calls:
+        sources = _reaches(name, comes_from)
+        around = {x for x in sources if name in _reaches(x, comes_from)}  # it comes from these, and they from it
+        if around - anew and (not made or made & sources):
+            return True
+    return False
+
+
+def _set_anew(body: ast.Module) -> set[str]:
+    """Names that each time round begin with a value of its own: set by the body itself before they are used in it."""
+    used: set[str] = set()
+    found: set[str] = set()
+    for statement in body.body:
+        if isinstance(statement, ast.Assign):
+            used.update(_names(statement.value))
+            found.update(name for target in statement.targets for name in _names(target) if name not in used)
+        used.update(_names(statement))
+    return found
 
 
 def _reaches(name: str, comes_from: Mapping[str, set[str]]) -> set[str]:

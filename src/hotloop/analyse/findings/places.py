@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...model import shard as m
 from ...model.code import is_standard
@@ -121,6 +121,11 @@ def above_network(piece: Slice) -> Sequence[m.Place]:
     """What calls the network: a loop inside of it is another matter."""
     inside = next((i for i, p in enumerate(piece.places) if p.file.replace("\\", "/").endswith(_MODULE)), None)
     return piece.places[:inside]
+
+
+def blame_caller(e: Evidence, slices: Iterable[Slice]) -> m.Place:
+    """The function that calls the network, not the network's own code."""
+    return e.blame([replace(x, places=tuple(above_network(x))) for x in slices])
 
 
 def _in_loop(e: Evidence, piece: Slice, drivers: Drivers) -> bool:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from ..axes import mean_rows, split_collect, with_envs
 from ..evidence import Evidence
+from ..places import blame_caller
 from ..rule import Candidate, Expected, percent, speedup
 from .framework_overhead import is_plumbing
 
@@ -45,7 +46,7 @@ def find(e: Evidence) -> Candidate | None:
     source = f"{effect.source} (measured after the run)" if effect.measured else effect.source
     return Candidate(
         f"the policy is called for one observation at a time: {paid} of the loop is paid per call",
-        e.blame(parts.policy), "collect/policy", touched, share=saved,
+        blame_caller(e, parts.policy), "collect/policy", touched, share=saved,
         gain=Expected(gain), measured=effect.measured, evidence=(said, source),
         action=f"step {ENVS} environments and call the policy once for all of them, with as many samples per update as now",
     )  # fmt: skip

@@ -26,7 +26,9 @@ from ..rule import Candidate, function_name
 
 TURN = 100
 ACTION = "append instead of rewriting, use a dict or set instead of searching a list, keep only the last N"
-_OF_SAMPLING = "draw indices in a way that takes no longer for a larger buffer: `rng.integers(size, size=64)`, not a shuffle of all"
+_OF_SAMPLING = (
+    "draw indices in a way that takes no longer for a larger buffer: `rng.integers(size, size=64)`, not a shuffle of all"
+)
 LEAST_SHARE, LEAST_FACTOR = 0.12, 1.6
 LEAST_LINE = 0.4  # of the time, in the one line that handles all there is
 _WHOLE = re.compile(

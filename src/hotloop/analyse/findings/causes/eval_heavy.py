@@ -48,7 +48,7 @@ def _functions_that_test(e: Evidence) -> frozenset[tuple[str, str]]:
     steps: Counter[tuple[str, str]] = Counter()
     learns: set[tuple[str, str]] = set()
     all_steps = 0.0
-    bursts = _steps_in_bursts(e)
+    bursts = steps_in_bursts(e)
     for piece in e.slices:
         kind = work_of(piece)
         all_steps += piece.ns if piece.places and kind and kind != LEARN else 0.0
@@ -66,7 +66,7 @@ def _may_test(place: Place) -> bool:
     return bool(_NAMES.search(place.function.rpartition(".")[2]))
 
 
-def _steps_in_bursts(e: Evidence) -> bool:
+def steps_in_bursts(e: Evidence) -> bool:
     """Is at least half of all env steps made in few of the iterations, again and again?"""
     rows = [(row.counts.get("env_steps", 0), row.merged) for row in e.diagnosis.learner.iterations]
     steps, iterations = sum(n for n, _ in rows), sum(merged for _, merged in rows)

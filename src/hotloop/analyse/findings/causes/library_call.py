@@ -36,7 +36,7 @@ def _say_shared(e: Evidence, hot: Hot) -> Candidate:
         f"{percent(hot.share)} of the training loop is in {hot.where.function}, a function of Python's own library",
         hot.where, "between calls", hot.slices, removes=hot.removes,
         evidence=(f"reached from {', '.join(name for name, _ in callers.most_common(4))}",),
-        action="look for what makes all of them call it (a debug mode, a hook, logging) and switch it off, or call it less often",
+        action="look for what makes all of them call it (a debug mode, a hook, a log) and switch it off, or call it less often",
     )  # fmt: skip
 
 

@@ -69,7 +69,9 @@ def _takes_apart(e: Evidence, place: Place) -> bool:
     text, (first, last) = e.mechanisms.expression(place), place.columns
     line = e.text(place).encode()
     name = callee(text)
-    if not name and (_GOES_ON.match(line[last:].decode(errors="replace")) or _IS_MADE.search(line[:first].decode(errors="replace"))):
+    if not name and (
+        _GOES_ON.match(line[last:].decode(errors="replace")) or _IS_MADE.search(line[:first].decode(errors="replace"))
+    ):
         return True  # what is taken apart: `x[i, j]` of `x[i, j].item()` and of `float(x[i, j])`
     return name in ("item", "cpu", "numpy", "tolist") or (name in ("float", "int", "bool") and bool(_CONVERTS.search(text)))
 

@@ -15,12 +15,10 @@ of its time that is no arithmetic."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ....model.mechanism import COMPUTING, DISPATCHING, MOVING
 from ....model.phase import COLLECT, EVAL, LEARN
 from ..evidence import Evidence, Slice
-from ..places import Drivers, above_network, find_drivers, in_sequence, is_looped
+from ..places import Drivers, above_network, blame_caller, find_drivers, in_sequence, is_looped
 from ..rule import Candidate, total
 
 TURN = 195
@@ -52,7 +50,7 @@ def _serial(e: Evidence, phase: int) -> Candidate | None:
     else:
         computes = sum(x.ns * x.part(COMPUTING) for x in found) / max(1.0, total(found))
         keeps = computes + (1 - computes) / per_turn
-    where = e.blame([replace(x, places=tuple(above_network(x))) for x in found])
+    where = blame_caller(e, found)
     what = "env step" if phase == COLLECT else "update"
     return Candidate(
         f"{per_turn:.0f} network calls for every {what}, one after the other: with all around them {{share}} of the loop",
