@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss", "nll_loss", "kl_div",
            "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
 _EVERY_UPDATE = 16
+MOST_LOOKED = 1 << 18  # numbers of a batch that is looked through: 0.1 ms
 _EVERY_BACKWARD = 384  # three in so many
 MOST_NODES = 2000  # of a graph; a microsecond each
 
@@ -174,6 +175,7 @@ class _Watch:
         self._batch = 0
         self._uncounted = 0  # updates whose batch size was not known yet
         self._latest_tensors: list[weakref.ref[Any]] = []
+        self._of_sequences: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._latest: Any = None  # the call that was looked at last: network, method, what it got, updates before it
 
     def looker(self, method: str) -> Callable[[tuple[Any, ...], Any, int], None]:
@@ -191,11 +193,13 @@ class _Watch:
             self._batch = rows_of(inputs)
             self._count("~learn_calls")
             self._count("~learn_batch", self._batch)
+            self._look_for_filler("learn", args[0], inputs)
         elif phase == COLLECT and outputs:
             self._count("~collect_calls")
             self._count("~collect_grad", int(has_grad))
             if inputs is not None and inputs.dim():
                 self._count("~collect_rows", rows_of(inputs))
+                self._look_for_filler("collect", args[0], inputs)
         if inputs is not None:
             if inputs.device.type not in self._known_devices:
                 self._known_devices.add(inputs.device.type)
@@ -218,6 +222,29 @@ class _Watch:
             self._count("~repeats_looked")
             self._count("~repeats", int(call == self._latest and alive))
         self._latest, self._latest_tensors = call, [weakref.ref(a) for a in tensors]
+
+    def _look_for_filler(self, phase: str, network: Any, inputs: Any) -> None:
+        """How many of the steps of a batch of sequences are filler in every one of them: at its end or its beginning."""
+        numbers = inputs.is_floating_point()
+        if inputs.device.type != "cpu" or inputs.dim() != (3 if numbers else 2) or not 0 < inputs.numel() <= MOST_LOOKED:
+            return
+        if network not in self._of_sequences:
+            nn = self._torch.nn
+            kinds = nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Embedding
+            self._of_sequences[network] = any(isinstance(part, kinds) for part in network.modules())
+        if not self._of_sequences[network]:  # what is empty in a picture belongs to it
+            return
+        found = 0.0
+        for steps in (inputs, inputs.transpose(0, 1)):
+            for end, first in ((steps[-1], False), (steps[0], True)):
+                filler = end.reshape(-1)[0]
+                if numbers and filler != 0:
+                    continue
+                used = (steps != filler).reshape(len(steps), -1).any(1).nonzero()
+                kept = (len(steps) - int(used[0]) if first else int(used[-1]) + 1) if len(used) else 0
+                found = max(found, 1 - kept / len(steps))
+        self._count(f"~{phase}_sequences", 1000)
+        self._count(f"~{phase}_filler", round(1000 * found))
 
     def tensor_made(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         if isinstance(result, self._torch.Tensor):
