@@ -22,9 +22,10 @@ def evidence(*steps: int, merged: int = 1) -> SimpleNamespace:
         ([2] * 100, False),  # the same in each iteration
         ([500] + [2] * 99, False),  # a buffer is filled first
         (([2] * 3 + [300]) * 25, False),  # in every fourth: that is how it collects
+        (([0] * 19 + [300]) * 5, False),  # it collects, then learns for a while
         ([], False),
     ],
-    ids=["evaluation", "even", "once", "often", "none"],
+    ids=["evaluation", "even", "once", "often", "in turns", "none"],
 )
 def test_bursts_are_many_steps_in_few_iterations_again_and_again(steps, bursts, merged):
     assert steps_in_bursts(evidence(*steps, merged=merged)) == bursts

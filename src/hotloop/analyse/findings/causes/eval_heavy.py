@@ -67,9 +67,11 @@ def _may_test(place: Place) -> bool:
 
 
 def steps_in_bursts(e: Evidence) -> bool:
-    """Is at least half of all env steps made in few of the iterations, again and again?"""
+    """Is at least half of all env steps made in few of the iterations, again and again, while most have some?"""
     rows = [(row.counts.get("env_steps", 0), row.merged) for row in e.diagnosis.learner.iterations]
     steps, iterations = sum(n for n, _ in rows), sum(merged for _, merged in rows)
+    if 2 * sum(merged for n, merged in rows if n) < iterations:
+        return False  # it collects, then learns for a while
     rows.sort(key=lambda row: -row[0] / row[1])
     made = taken = bursts = 0
     for n, merged in rows:

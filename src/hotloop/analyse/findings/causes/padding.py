@@ -8,9 +8,9 @@ like length together.
 
 When to ignore it: the shape has to stay the same (a compiled network, a CUDA graph); then a few fixed lengths do.
 
-Recognised by: the first tensor of calls of networks with recurrent, attention or embedding layers, looked at now and then on the
-CPU: steps at its end, or at its beginning, that are zero (of whole numbers: one and the same) in all sequences of the batch, for
-a fifth of its length or more. Predicted: that part of the arithmetic of these calls and of their backward passes."""
+Recognised by: the first tensor of calls of networks with recurrent, attention or embedding layers, looked at now and then on
+the CPU: steps at its end or beginning that are zero (of whole numbers: one and the same) in all sequences of the batch,
+for a fifth of its length or more. Predicted: that part of the arithmetic of these calls and of their backward passes."""
 
 from __future__ import annotations
 
