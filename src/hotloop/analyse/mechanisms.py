@@ -91,6 +91,43 @@ _MOVES = frozenset(
         "take",
     ]
 )
+# Methods of arrays and of generators of random numbers, where the text does not begin with the library's name. They keep the
+# interpreter as Python's own functions do, but have arithmetic inside.
+_COMPUTES = frozenset(
+    [
+        "argmax",
+        "argmin",
+        "argpartition",
+        "argsort",
+        "choice",
+        "clip",
+        "cumprod",
+        "cumsum",
+        "dirichlet",
+        "dot",
+        "exponential",
+        "gamma",
+        "integers",
+        "matmul",
+        "mean",
+        "multinomial",
+        "multivariate_normal",
+        "nonzero",
+        "normal",
+        "partition",
+        "permutation",
+        "permuted",
+        "poisson",
+        "prod",
+        "randint",
+        "searchsorted",
+        "shuffle",
+        "standard_normal",
+        "std",
+        "uniform",
+        "var",
+    ]
+)
 _NATIVE = re.compile(
     r"\b(np|numpy|torch|F|jnp|jax|scipy|cv2|nn|math)\.|@"
 )  # what the text of an array's or tensor's call begins with
@@ -154,9 +191,10 @@ class Mechanisms:
         key = _instruction(place)
         if not native and holds_gil and not self._gives_away(key):
             # Python's own functions, which keep the interpreter: packing is moving, the rest are Python's objects
-            lasts = self._lasts(self._held, key, _function(place))
             name = callee(text) or place.function.rpartition(".")[2]
-            return MOVING if lasts and name in _MOVES else INTERPRETING
+            if not self._lasts(self._held, key, _function(place)):
+                return INTERPRETING
+            return MOVING if name in _MOVES else COMPUTING if f".{name}(" in text and name in _COMPUTES else INTERPRETING
         if not self._lasts(self._held if holds_gil and not self._gives_away(key) else self._again, key, _function(place)):
             return DISPATCHING if native or not is_standard(place.file) else INTERPRETING  # there it is a call of the system
         scaled = _SCALES.match(text)
