@@ -3,7 +3,7 @@
     diagnose_script(TEXT, [Seen(("main:12", "Env.step:4"), 400, "collect/env_step")])
 
 A stack is functions and lines of the script, `"name:line"`, outermost first; a name that ends with .py is a library's file,
-with its whole path or that within the folder of packages.
+with its whole path or that within the folder of packages, and its function before an @ if that matters.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = Non
 def _place(word: str, source: Source) -> m.Place:
     name, _, line = word.rpartition(":")
     if name.endswith(".py"):
-        return m.Place(name if name.startswith("/") else PACKAGES + name, "call", int(line), 1)
+        function, _, file = name.rpartition("@")
+        return m.Place(file if file.startswith("/") else PACKAGES + file, function or "call", int(line), 1)
     first = next((a for function, a, _ in source.functions if function == name), 1)
     return m.Place(FILE, name, int(line), first)
 

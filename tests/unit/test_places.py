@@ -238,6 +238,16 @@ def test_a_function_of_a_library_that_is_no_step_of_the_training_is_named():
     assert any("line 24" in text for text in first.evidence)
 
 
+def test_what_a_vector_environment_does_besides_stepping_is_named():
+    label = "collect/env_step > SyncVectorEnv.step"
+    steps = "SyncVectorEnv.step@gymnasium/vector/sync.py:10"
+    run = Seen(("main:16", steps), 100, label, calls=100)
+    merges = Seen(("main:16", steps, "gymnasium/vector/infos.py:5"), 300, label)
+    first = diagnose_script(SCRIPT, [BACK, run, merges]).findings[0]
+    assert (first.cause, first.file.rpartition("/")[2], first.line) == ("library-call", "infos.py", 5)
+    assert first.share == pytest.approx(300 / 600)
+
+
 def test_a_function_of_pythons_own_library_that_several_places_reach_is_named():
     def below(*stack: str) -> Seen:
         return Seen((*stack, "/usr/lib/python3.11/asyncio/events.py:5", "/usr/lib/python3.11/traceback.py:7"), 200, did=RUNS)

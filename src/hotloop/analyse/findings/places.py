@@ -47,6 +47,7 @@ _LOOPED = {INTERPRETING: 1 - KEEPS, DISPATCHING: 1 - KEEPS, MOVING: 0.95, COMPUT
 _OF_ENV = {COMPUTING: 0.2}  # what an environment computes is what it is for
 # Of a library's function: what its options can save is not known; what code of the user's calls can be called less often.
 _LIBRARY, _ASKED = 0.5, 0.85
+CELL = 0.5  # of a cell's small calls: a whole sequence in one call makes some for each of its steps too, without Python
 _TENSOR_WORK = ("backward", "optimizer", "zero_grad", "clip_grad")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
 _EVENTS = ("env_step", "env_reset", "backward", "optimizer")
@@ -171,6 +172,8 @@ def _goes(piece: Slice, mechanism: str, looped: bool, mostly: str) -> float:
     """Of time spent so, what another way to do it removes. The small calls beside arithmetic that is left out go with it."""
     if mechanism == DISPATCHING and mostly == COMPUTING:
         mechanism = COMPUTING
+    if mechanism == DISPATCHING and any(p.file.replace("\\", "/").endswith(_CELLS) for p in piece.places):
+        return CELL
     in_env = not looped and any(label.rpartition("/")[2] in ("env_step", "env_reset") for label in piece.labels)
     return ({**_PLAIN, **_OF_ENV} if in_env else _LOOPED if looped else _PLAIN).get(mechanism, 0.0)
 
@@ -279,9 +282,11 @@ def library_places(e: Evidence) -> list[Hot]:
     runs = {_key(p) for x in e.slices if _is_event(x) for p in _outside_of_work(e, x)}
     groups: dict[Function, list[Slice]] = defaultdict(list)
     for piece in e.left:
-        if piece.kind == m.WAIT or _is_core(piece) or not is_library(e, piece):
+        vector = is_vector(piece.label)  # its own time, between the environments in it
+        if piece.kind == m.WAIT or (_is_core(piece) and not vector) or not is_library(e, piece):
             continue
-        last = max((i for i, p in enumerate(piece.places) if _key(p) in runs or e.is_yours(p)), default=-1)
+        known = [_key(p) in runs or e.is_yours(p) or (vector and _is_step(p)) for p in piece.places]
+        last = max((i for i, is_known in enumerate(known) if is_known), default=-1)
         below = [p for p in piece.places[last + 1 :] if owner_of(p.file, e.owners) in (FRAMEWORK, ENV)]
         if below:
             groups[_key(below[0])].append(piece)
@@ -292,7 +297,9 @@ def library_places(e: Evidence) -> list[Hot]:
             lines: Counter[m.Place] = Counter()
             for piece in slices:
                 lines[next(p for p in piece.places if _key(p) == key)] += round(piece.ns)
-            asked = sum(x.ns for x in slices if any(e.is_yours(p) and _key(p) not in runs for p in x.places))
+            asked = sum(
+                x.ns for x in slices if is_vector(x.label) or any(e.is_yours(p) and _key(p) not in runs for p in x.places)
+            )
             removes = _ASKED if 2 * asked > sum(x.ns for x in slices) else _LIBRARY
             found.append(Hot(lines.most_common(1)[0][0], tuple(slices), main_mechanism(slices), share, removes, False))
     return sorted(found, key=lambda hot: -hot.share)
@@ -323,6 +330,15 @@ def shared_function(e: Evidence) -> Hot | None:
 
 def _is_core(piece: Slice) -> bool:
     return any(label.rpartition("/")[2] in (*_EVENTS, *_NETWORKS, *_TENSOR_WORK) for label in piece.labels)
+
+
+def _is_step(place: m.Place) -> bool:
+    return place.function.rpartition(".")[2] in ENV_METHODS
+
+
+def is_vector(label: str) -> bool:
+    """The span of a vector environment's own time: one around many, which is its work."""
+    return any(word in label for word in ("VecEnv.", "VectorEnv.", "Vec.", "ParallelEnv."))
 
 
 def is_library(e: Evidence, piece: Slice) -> bool:

@@ -23,6 +23,7 @@ ACTION = "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
 # Recorded one step at a time, what else is done with each output counts more: 2.6 times in a healthy program, 9.5 in one that
 # goes back through ten windows.
 LEAST_COLLECTED = 5.0
+WITH_BACKWARD = 3.0  # times a forward pass, where that was measured alone: two products for each one of the forward pass
 LEAST_TIMES, LEAST_NODES, LEAST_SHARE = 2.5, 200, 0.15
 
 
@@ -37,9 +38,10 @@ def _reaching_back(e: Evidence) -> Candidate | None:
         return None
     each = total(backward) / calls
     alone = _cost_alone(e, LEARN, max(1.0, e.calls_of("learn/forward") / calls))
-    least = LEAST_TIMES
-    if not alone:  # what is learnt from is what was recorded while collecting
-        alone, least = _cost_alone(e, COLLECT, e.calls_of("collect/policy") / calls), LEAST_COLLECTED
+    # what is learnt from may have been recorded while collecting
+    collected = _cost_alone(e, COLLECT, e.calls_of("collect/policy") / calls)
+    learnt = _cost_alone(e, LEARN, max(1.0, e.calls_of("learn/forward") / calls))
+    alone, least = max((learnt, LEAST_TIMES), (collected, LEAST_COLLECTED))
     looked = e.facts.get("graphs_looked", 0)
     if not alone or each < least * alone or not looked or e.facts.get("graph_nodes", 0) < LEAST_NODES * looked:
         return None
@@ -53,9 +55,10 @@ def _reaching_back(e: Evidence) -> Candidate | None:
 
 
 def _cost_alone(e: Evidence, phase: int, calls: float) -> float:
-    """Of so many calls of the networks of a phase, forward and backward, measured after the run; 0 where that was not."""
-    curves = [c for c in e.session.probes.curves if c.phase == phase and c.grad]
-    return calls * sum(c.cost(c.mean_rows) * c.seen for c in curves) / sum(c.seen for c in curves) if curves else 0.0
+    """Of so many calls of the networks of a phase, forward and backward, measured after the run; 0 where there are none."""
+    curves = [c for c in e.session.probes.curves if c.phase == phase and (c.grad or phase == LEARN)]
+    each = sum(c.cost(c.mean_rows) * (1 if c.grad else WITH_BACKWARD) * c.seen for c in curves)
+    return calls * each / sum(c.seen for c in curves) if curves else 0.0
 
 
 def _graph(e: Evidence) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ very same tensors, in a fifth of the pairs or more. Predicted by the share of su
 from __future__ import annotations
 
 from ..evidence import Evidence
+from ..places import blame_caller
 from ..rule import Candidate, claim, percent
 
 TURN = 194
@@ -32,4 +33,6 @@ def find(e: Evidence) -> Candidate | None:
         f"{percent(min(1.0, share))} of the network calls while learning repeat the one before: calls are {{share}} of the loop"
     )
     said = f"{repeated:,} of {looked:,} calls that were looked at had the same network, weights and tensors as the one before"
-    return claim(e, [*found, *back], "learn/forward", title, LEAST_SHARE, said, where=e.blame(found), removes=min(0.9, share))
+    return claim(
+        e, [*found, *back], "learn/forward", title, LEAST_SHARE, said, where=blame_caller(e, found), removes=min(0.9, share)
+    )

@@ -16,6 +16,7 @@ from collections import defaultdict
 
 from ....model.shard import WAIT
 from ..evidence import ENV_METHODS, Evidence, Slice
+from ..places import is_vector
 from ..rule import Candidate, function_name, percent, total
 
 TURN = 90
@@ -62,6 +63,5 @@ def _names(labels: list[str]) -> str:
 
 
 def _is_wrapper(slices: list[Slice]) -> bool:
-    """One environment around another; a vector environment is around many, which is its work."""
-    label = next((x.labels[-1] for x in slices), "")
-    return not any(word in label for word in ("VecEnv.", "VectorEnv.", "Vec.", "ParallelEnv."))
+    """One environment around another; a vector environment is around many."""
+    return not any(is_vector(x.labels[-1]) for x in slices[:1])

@@ -73,5 +73,6 @@ def _exchange(e: Evidence) -> list[Slice]:
 
 
 def _maker(e: Evidence, steps: list[Slice]) -> Place:
-    where = e.blame(steps, ENV_METHODS)
-    return where if where.file else e.blame(steps)
+    """Where the script steps them; in a library that collects, what steps them there."""
+    where = e.blame(steps, through=True)
+    return where if e.is_script(where) else e.blame(steps, ENV_METHODS)
