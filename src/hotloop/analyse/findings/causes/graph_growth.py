@@ -6,7 +6,8 @@ not `loss` itself. Write `hidden = hidden.detach()` between updates, and drop `r
 A list of losses, a running mean or a hidden state keeps every graph it came from alive: backward passes get longer, memory
 grows; or each pass goes back through a whole rollout. Recognised by: backward time per env step, growing with the run; or a
 backward pass of 200 operations or more that takes 2.5 times as long as your network's forward and backward pass over the same
-batch, measured after the run. Ignore it if sequences are meant to grow, or the gradient is meant to go back that far."""
+batch, measured after the run (5 times, where it was recorded while collecting, step by step). Ignore it if sequences are meant
+to grow, or the gradient is meant to go back that far."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ ACTION = "keep numbers (`.item()`, `.detach()`), not tensors with their graphs"
 
 
 # A loss of its own, and an actor beside a critic: up to 2.7 times what one network takes, and 40 to 120 operations a pass.
+LEAST_TIMES, LEAST_NODES, LEAST_SHARE = 2.5, 200, 0.15
 # Recorded one step at a time, what else is done with each output counts more: 2.6 times in a healthy program, 9.5 in one that
 # goes back through ten windows.
 LEAST_COLLECTED = 5.0
 WITH_BACKWARD = 3.0  # times a forward pass, where that was measured alone: two products for each one of the forward pass
-LEAST_TIMES, LEAST_NODES, LEAST_SHARE = 2.5, 200, 0.15
 
 
 def find(e: Evidence) -> Candidate | None:
@@ -37,7 +38,6 @@ def _reaching_back(e: Evidence) -> Candidate | None:
     if not calls or e.share(backward) < LEAST_SHARE:
         return None
     each = total(backward) / calls
-    alone = _cost_alone(e, LEARN, max(1.0, e.calls_of("learn/forward") / calls))
     # what is learnt from may have been recorded while collecting
     collected = _cost_alone(e, COLLECT, e.calls_of("collect/policy") / calls)
     learnt = _cost_alone(e, LEARN, max(1.0, e.calls_of("learn/forward") / calls))

@@ -9,7 +9,8 @@ data. The finding names the function and the line of yours from which it is reac
 When to ignore it: what it does is what you use the library for.
 
 Recognised by: the share of stack samples in and below one function of the library that is neither a network's call, nor a
-step of an environment, nor a backward pass or an optimizer's step: 10 % of the loop or more. The same for a function of
+step of an environment, nor a backward pass or an optimizer's step: 10 % of the loop or more. What a vector environment does
+between the steps of its environments (merging what they return) counts as such a function. The same for a function of
 Python's own library that several of your functions reach, none of them for most of it: then something makes all of them call
 it, such as the debug mode of `asyncio`. How much of it can go depends on the option you find."""
 
