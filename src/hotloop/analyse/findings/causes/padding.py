@@ -35,8 +35,8 @@ def find(e: Evidence) -> Candidate | None:
         return None
     goes = sum(x.ns * (x.part(COMPUTING) + x.part(MOVING)) * part for x, part in found)
     slices = [x for x, _ in found]
-    said = " and ".join(f"{percent(part)} while {_DOING[phase]}" for phase, part in filler.items())
-    title = f"sequences are longer than they need be ({said}), and the networks that get them take {{share}} of the loop"
+    said = " and ".join(f"{percent(part)} filler while {_DOING[phase]}" for phase, part in filler.items())
+    title = f"sequences are {said}; the networks that get them take {{share}} of the loop"
     where = e.blame([x for x in slices if "learn/backward" not in x.labels])
     seen = "the same filler at one end of all sequences of a batch, in the calls that were looked at"
     return claim(e, slices, slices[0].label, title, LEAST_SHARE, seen, where=where, removes=goes / total(slices))
