@@ -435,6 +435,40 @@ def test_compiled_and_scripted_models_are_left_alone(tmp_path):
     assert calls(report, "collect/policy") >= 20
 
 
+def test_networks_that_are_traced_exported_or_mapped_over_are_left_alone(tmp_path):
+    """All of these record or transform the calls of tensors: a look at one of them would become part of what is made."""
+    code = (
+        "import torch, torch.nn as nn\n"
+        "from torch.fx.experimental.proxy_tensor import make_fx\n"
+        "torch.manual_seed(0); torch.set_num_threads(1)\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(); self.word, self.cell, self.out = nn.Embedding(9, 4), nn.GRU(4, 8), nn.Linear(8, 2)\n"
+        "    def forward(self, x): return self.out(self.cell(self.word(x))[0])\n"
+        "class Plain(nn.Sequential): pass\n"
+        "class Env:\n"
+        "    def reset(self): return torch.zeros(4)\n"
+        "    def step(self, a): return torch.rand(4), 1.0, False, {}\n"
+        "net, plain, words = Net(), Plain(nn.Linear(4, 2)), torch.zeros(5, 3, dtype=torch.long)\n"
+        "optimizer = torch.optim.SGD(plain.parameters(), 0.1)\n"
+        "env = Env(); state = env.reset(); sizes = set()\n"
+        "for _ in range(100):\n"
+        "    state = env.step(plain(state))[0]\n"
+        "    loss = plain(torch.rand(8, 4)).sum(); optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
+        "    traced = torch.jit.trace(net, (words,), check_trace=False)\n"
+        "    sizes.add(('trace', len(list(traced.inlined_graph.nodes()))))\n"
+        "    sizes.add(('fx', len(make_fx(net)(words).graph.nodes)))\n"
+        "    torch.func.vmap(plain)(torch.rand(3, 8, 4))\n"
+        "sizes.add(('export', len(torch.export.export(net, (words,), strict=False).graph.nodes)))\n"
+        "print(sorted(sizes), loss.item())\n"
+    )
+    bare, recorded = run(tmp_path, code, bare=True), run(tmp_path, code)
+    assert bare.returncode == 0, bare.stderr
+    assert recorded.returncode == 0, recorded.stderr
+    assert recorded.stdout == bare.stdout
+    assert "integrations" not in recorded.stderr  # a warning of what was done with the traced tensors
+
+
 def test_steps_that_the_script_counts_too_are_not_counted_twice(tmp_path):
     code = (
         "from hotloop import count\n"

@@ -2,8 +2,9 @@
 
     diagnose_script(TEXT, [Seen(("main:12", "Env.step:4"), 400, "collect/env_step")])
 
-A stack is functions and lines of the script, `"name:line"`, outermost first; a name that ends with .py is a library's file,
-with its whole path or that within the folder of packages, and its function before an @ if that matters.
+A stack is functions and lines of the script, `"name:line"` or `"name:line:expression"`, outermost first; a name that ends
+with .py is a library's file, with its whole path or that within the folder of packages, and its function before an @ if that
+matters.
 """
 
 from __future__ import annotations
@@ -86,12 +87,13 @@ def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = Non
 
 
 def _place(word: str, source: Source) -> m.Place:
-    name, _, line = word.rpartition(":")
+    name, line, *expression = word.split(":", 2)
     if name.endswith(".py"):
         function, _, file = name.rpartition("@")
         return m.Place(file if file.startswith("/") else PACKAGES + file, function or "call", int(line), 1)
     first = next((a for function, a, _ in source.functions if function == name), 1)
-    return m.Place(FILE, name, int(line), first)
+    begin = source.text[int(line)].index(expression[0]) if expression else 0
+    return m.Place(FILE, name, int(line), first, (begin, begin + len("".join(expression))))
 
 
 def _source(text: str) -> Source:

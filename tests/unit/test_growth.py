@@ -33,6 +33,11 @@ def test_a_steady_cost_and_a_slow_beginning_are_no_growth():
     assert _soon_grown(noisy([400.0, 300, 200, 150, *[100.0] * 196]), STEPS) is None
 
 
+def test_what_fills_and_empties_with_each_episode_is_no_growth():
+    assert _soon_grown(noisy([20.0 + 20 * (i % 10) for i in range(200)]), STEPS) is None
+    assert _soon_grown(noisy([20.0 + 5 * (i % 40) for i in range(200)]), STEPS) is None
+
+
 def test_a_cost_that_goes_on_rising_is_for_the_other_test():
     rising = noisy([20 + 80 * i / 200 for i in range(200)])
     assert _soon_grown(rising, STEPS) is None

@@ -22,6 +22,7 @@ from ..model.ledger import Ledger, MemoryReading, Operation, list_readings, memo
 from ..model.numbers import Numbers, rate_of
 from ..model.session import DIED, Process, SessionData, Source
 from ..model.sheet import Sheet, make_sheet
+from .costs import Costs
 from .devices import Devices, summarise_devices, summarise_reads
 from .environments import Environment, find_stragglers, list_environments
 from .findings.engine import check_causes, find_claims
@@ -212,7 +213,8 @@ def diagnose(
     blocks = {file: source.blocks for file, source in session.sources.items()}
     phases = find_phases(ledger, stacks, blocks)
     loop_ns = job_loop_ns(session.shards, phases.numbers)
-    mechanisms = Mechanisms(stacks, ledger, session.sources, known_owners(session.hooks))
+    costs = Costs(stacks, ledger, session.sources, loop_ns)
+    mechanisms = Mechanisms(stacks, ledger, session.sources, known_owners(session.hooks), costs)
     return Diagnosis(
         session=session,
         select=select,

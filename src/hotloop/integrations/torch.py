@@ -28,6 +28,7 @@ _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss
            "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
 _EVERY_UPDATE = 16
 MOST_LOOKED = 1 << 18  # numbers of a batch that is looked at: 0.02 to 0.06 ms, 0.4 where its ends are filler
+MOST_SHAPES = 64  # that are kept
 _EVERY_BACKWARD = 384  # three in so many
 MOST_NODES = 2000  # of a graph; a microsecond each
 
@@ -73,22 +74,25 @@ def _step_aside_for_compilers(patches: p.Patches, torch: Any) -> None:
     """What a compiler traces through must be what it knows: from the first torch.compile or scripting on, functions and model
     methods are as they were. Calls of compiled models are still seen."""
 
-    def around(original: Any) -> Any:
+    def around(original: Any, at_once: bool) -> Any:
         @functools.wraps(original)
         def compiles(*args: Any, **keywords: Any) -> Any:
             if p.undo_parts("traced"):
                 # its tables of known functions may have been made while ours stood in for them
                 rules = sys.modules.get("torch._dynamo.trace_rules")
                 getattr(rules, "clear_lru_cache", lambda: None)()
+            if at_once:
+                patches.recorder.count_seen("~compilations")
             return original(*args, **keywords)
 
         return compiles
 
-    for owner, name in (
-        (torch, "compile"), (torch.nn.Module, "compile"), (torch.jit, "script"), (torch.jit, "trace"), (torch, "export"),
+    for owner, name, at_once in (
+        (torch, "compile", False), (torch.nn.Module, "compile", False), (torch, "export", False),
+        (torch.jit, "script", True), (torch.jit, "trace", True),
     ):  # fmt: skip
         if callable(vars(owner).get(name)):
-            patches.exchange(owner, name, around)
+            patches.exchange(owner, name, functools.partial(around, at_once=at_once))
 
 
 def _watch_compiler(patches: p.Patches, callback: Any) -> None:
@@ -177,6 +181,8 @@ class _Watch:
         self._latest_tensors: list[weakref.ref[Any]] = []
         self._of_sequences: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._latest: Any = None  # the call that was looked at last: network, method, what it got, updates before it
+        self._met: weakref.WeakSet[Any] = weakref.WeakSet()  # networks
+        self._shapes: dict[tuple[int, str], tuple[int, ...]] = {}  # of what each network got last
 
     def looker(self, method: str) -> Callable[[tuple[Any, ...], Any, int], None]:
         """What looks at calls of that method of networks; "": of the networks themselves."""
@@ -185,6 +191,8 @@ class _Watch:
     def model_called(self, method: str, args: tuple[Any, ...], result: Any, phase: int) -> None:
         if self.reads is not None:
             self.reads.turn()
+        if self._is_recorded():
+            return
         tensor = self._torch.Tensor
         inputs = next((a for a in args[1:] if isinstance(a, tensor)), None)
         outputs = [r for r in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(r, tensor)]
@@ -207,9 +215,23 @@ class _Watch:
             self._count("~threads_seen", self._torch.get_num_threads())
             if isinstance(args[0], self._torch.nn.Module):
                 HELD.saw_call(self._torch, method, args, phase, has_grad)
+                if args[0] not in self._met:
+                    self._met.add(args[0])
+                    self._count("~networks_met")
                 self._look_for_repetition(method, args, phase)
+                if not has_grad and phase in (COLLECT, LEARN):
+                    self._look_for_past("learn" if phase == LEARN else "collect", args[0], method, inputs)
                 if phase == COLLECT or (phase == LEARN and has_grad):
                     self._look_for_filler("learn" if phase == LEARN else "collect", args[0], inputs)
+
+    def _is_recorded(self) -> bool:
+        """Are calls of tensors recorded or transformed (tracing, export, vmap)? Ours would become part of it."""
+        c = self._torch._C
+        return bool(
+            c._get_tracing_state() is not None
+            or c._len_torch_dispatch_stack()
+            or c._functorch.peek_interpreter_stack() is not None
+        )
 
     def _look_for_repetition(self, method: str, args: tuple[Any, ...], phase: int) -> None:
         """Is this the call before, once more: the same network and weights, the same tensors, unchanged? Only if those of the
@@ -222,6 +244,19 @@ class _Watch:
             self._count("~repeats_looked")
             self._count("~repeats", int(call == self._latest and alive))
         self._latest, self._latest_tensors = call, [weakref.ref(a) for a in tensors]
+
+    def _look_for_past(self, phase: str, network: Any, method: str, inputs: Any) -> None:
+        """Is this the call before with one step more? Of three neighbours two follow the call they are compared with."""
+        shape, key = tuple(inputs.shape), (id(network), method)
+        before = self._shapes.get(key, ())
+        if len(self._shapes) >= MOST_SHAPES:
+            self._shapes.clear()
+        self._shapes[key] = shape
+        other = [at for at, (a, b) in enumerate(zip(before, shape, strict=False)) if a != b]
+        self._count(f"~{phase}_calls_followed")
+        if len(shape) == len(before) > 1 and other in ([0], [1]) and shape[other[0]] == before[other[0]] + 1:
+            self._count(f"~{phase}_calls_longer")
+            self._count(f"~{phase}_length", shape[other[0]])
 
     def _look_for_filler(self, phase: str, network: Any, inputs: Any) -> None:
         """How many of the steps of a batch of sequences are filler in every one of them: at its end or its beginning."""

@@ -5,6 +5,7 @@ Invariant: immutable; nothing here opens a file. The event columns are NumPy arr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_LOOP = re.compile(r"\s*(async\s+)?(for|while)\b")
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -27,6 +30,18 @@ class Source:
     blocks: tuple[tuple[int, int], ...] = ()  # first and last line of every block of statements
     text: Mapping[int, str] = field(default_factory=dict)  # by line
     functions: tuple[tuple[str, int, int], ...] = ()  # qualified name, first and last line
+
+    def loops_around(self, line: int, first_line: int) -> list[tuple[str, int, int]]:
+        """The loops a line is in, within the function that begins at `first_line`, innermost first: header, first and last
+        line of the body."""
+        found = []
+        for first, last in sorted(self.blocks, key=lambda b: b[1] - b[0]):
+            if first <= line <= last and first > first_line:
+                headers = (self.text.get(n, "") for n in range(first - 1, max(0, first - 4), -1))
+                header = next((text for text in headers if text.strip()), "")
+                if _LOOP.match(header):
+                    found.append((header.strip(), first, last))
+        return found
 
 
 ENDED, RUNNING, DIED = "ended", "running", "died"

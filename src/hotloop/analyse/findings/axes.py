@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...errors import UsageError
-from ...model.mechanism import COMPUTING, DISPATCHING
+from ...model.mechanism import COMPUTING, DISPATCHING, MOVING
 from ...model.phase import COLLECT, LEARN
 from ...model.probe import Curve
 from ...model.shard import WAIT
@@ -48,7 +48,7 @@ class Collecting:
     """What is paid for each call, whatever it carries."""
 
     policy: tuple[Slice, ...]
-    shared: tuple[Slice, ...]  # the rest around it
+    shared: tuple[Slice, ...]  # the rest around it, but arithmetic and bytes, which grow with the rows
     vector: tuple[Slice, ...]  # the vector environment's own time
 
 
@@ -66,7 +66,10 @@ def split_collect(e: Evidence) -> Collecting:
         if piece.phase != COLLECT or piece.kind == WAIT:
             continue
         if not any(label.rpartition("/")[2] in _ENV_SPANS for label in piece.labels):
-            (policy if "collect/policy" in piece.labels else shared).append(piece)
+            if "collect/policy" in piece.labels:
+                policy.append(piece)
+            elif piece.part(COMPUTING) + piece.part(MOVING) <= 0.5:
+                shared.append(piece)
         elif piece.places and owner_of(piece.places[-1].file, e.owners) == FRAMEWORK:
             vector.append(piece)
     return Collecting(tuple(policy), tuple(shared), tuple(vector))

@@ -6,7 +6,6 @@ what the recorder measured for its span, shared out among the samples taken ther
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -209,18 +208,7 @@ class Evidence:
     def loop_blocks(self, place: m.Place) -> list[tuple[str, int, int]]:
         """The loops a line is in, within its function, innermost first: header, first and last line of the body."""
         source = self.session.sources.get(place.file)
-        if source is None:
-            return []
-        found = []
-        for first, last in sorted(source.blocks, key=lambda b: b[1] - b[0]):
-            if first <= place.line <= last and first > place.first_line:
-                header = next(
-                    (source.text.get(n, "") for n in range(first - 1, max(0, first - 4), -1) if source.text.get(n, "").strip()),
-                    "",
-                )
-                if re.match(r"\s*(async\s+)?(for|while)\b", header):
-                    found.append((header.strip(), first, last))
-        return found
+        return source.loops_around(place.line, place.first_line) if source else []
 
     @staticmethod
     def is_yours(place: m.Place) -> bool:

@@ -115,6 +115,9 @@ def _soon_grown(values: Sequence[float], steps: Sequence[int]) -> tuple[float, f
     half = len(on_the_way) // 2
     if len(on_the_way) < _LEAST_BETWEEN or median(on_the_way[:half]) >= median(on_the_way[half:]):
         return None
+    stays = sorted(costs[len(rise) :])
+    if stays[len(stays) // 10] < (first + late) / 2:  # it comes down again: something that is emptied with each episode
+        return None
     return first, late, 1 - first / late
 
 

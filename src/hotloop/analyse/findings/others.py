@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...model import shard as m
-from ...model.mechanism import GARBAGE, STARTING, WAITING
+from ...model.mechanism import GARBAGE, WAITING
 from ..lines import AT_WORK, Stack, plain_function
 from ..mechanisms import callee
 from ..phases import FOR_OTHERS
@@ -111,7 +111,7 @@ def _places(e: Evidence, stacks: Sequence[Stack]) -> tuple[Share, ...]:
     for x in stacks:
         own = e.innermost(x.places) or x.places[-1]
         mechanism = max(e.mechanisms.of(x), key=lambda part: part[1])[0]
-        if mechanism not in (WAITING, GARBAGE, STARTING):
+        if mechanism not in (WAITING, GARBAGE):
             groups[own.file, plain_function(own.function), mechanism].append(x)
     whole = _count(stacks) or 1
     found = [Share(_blame(e, xs), key[2], _count(xs) / whole, tuple(xs)) for key, xs in groups.items()]

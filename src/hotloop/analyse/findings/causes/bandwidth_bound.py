@@ -19,7 +19,7 @@ from ..evidence import Evidence
 from ..places import LEAST_SHARE, is_library, of_mechanism, say
 from ..rule import Candidate, claim, main_mechanism
 
-TURN = 316
+TURN = 317
 ACTION = "copy and convert less: keep data in the type it is used in, and write into arrays made once"
 
 
