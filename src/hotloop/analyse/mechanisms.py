@@ -57,7 +57,8 @@ _NATIVE = re.compile(
 _SCALES = re.compile(r"^(.*\))\s*[-+*/]\s*[\d._e]+$", re.DOTALL)  # `x.float() / 255`: a part of the conversion
 _COLLECTS = re.compile(r"gc\.collect\(")  # by hand, in a thread that records no pauses
 _IMPORTS = frozenset({"_find_and_load", "_load_unlocked", "import_module"})
-_COMPILERS = ("/torch/jit/", "/torch/_dynamo/", "/torch/_inductor/", "/torch/fx/")
+_COMPILERS = ("/torch/_dynamo/convert_frame.py", "/torch/_inductor/")
+_COMPILES = frozenset({"script", "trace", "trace_module", "freeze", "optimize_for_inference"})  # of torch.jit
 _OF_NETWORKS = ("/torch/nn/init.py", "/torch/nn/modules/", "/torch/optim/")
 _SETS_UP = frozenset({"__init__", "reset_parameters", "_reset_parameters", "add_param_group"})
 LEAST_KNOWN = 4  # samples of an instruction that were looked at again; fewer: its function's are taken
@@ -203,13 +204,14 @@ def sets_up(place: m.Place) -> bool:
 
     >>> sets_up(m.Place("lib/torch/nn/init.py", "orthogonal_", 1)), sets_up(m.Place("lib/torch/jit/_script.py", "script", 1))
     (True, True)
-    >>> sets_up(m.Place("lib/torch/nn/modules/linear.py", "Linear.forward", 1))
-    False
+    >>> others = ("nn/modules/linear.py", "forward"), ("jit/_script.py", "__call__")
+    >>> [sets_up(m.Place("lib/torch/" + file, name, 1)) for file, name in others]
+    [False, False]
     """
     file = place.file.replace("\\", "/")
-    if any(part in file for part in _COMPILERS):
-        return True
     last = place.function.rpartition(".")[2]
+    if any(part in file for part in _COMPILERS) or ("/torch/jit/" in file and last in _COMPILES):
+        return True
     return any(part in file for part in _OF_NETWORKS) and (last in _SETS_UP or file.endswith("/init.py"))
 
 

@@ -1,4 +1,4 @@
-"""Networks or optimizers are made, or networks compiled, again and again.
+"""Networks or other large objects are made, or networks compiled, again and again.
 
 What to do: make the object once, before the loop, and fill it with what changes.
 
@@ -11,34 +11,66 @@ new weights into the network, and keep what was compiled, one for each of them i
 networks differ in shape, as in a search for an architecture.
 
 Recognised by: stack samples, after the loop began, in the functions of torch that make networks and optimizers, fill weights
-for the first time, or compile, for 10 % of the loop or more; and how many networks were met, or compilations made: four or
-more. Workers and environments that are made anew are [worker-respawn](worker-respawn.md)."""
+for the first time, or compile, for 10 % of the loop or more; and four or more networks or compilations. The same for objects
+of your own classes that are made one at a time, not in a loop over items as the nodes of a search are, if that took
+longer than any one iteration. Workers and environments that are made anew are [worker-respawn](worker-respawn.md)."""
 
 from __future__ import annotations
 
 from ....model.mechanism import STARTING
-from ..evidence import Evidence
+from ....model.shard import WAIT
+from ...lines import plain_function
+from ...mechanisms import sets_up
+from ..evidence import Evidence, Slice
 from ..others import find_culprit
-from ..rule import Candidate, claim, function_name
+from ..places import find_drivers, is_looped
+from ..rule import Candidate, claim, function_name, total
 
 TURN = 15
 MECHANISM = STARTING
-ACTION = "make networks and optimizers, and compile, once, before the loop; then load only the new weights"
+ACTION = "make it once, before the loop, and then fill it with what changes (load only the new weights)"
 LEAST_SHARE, LEAST_TIMES = 0.10, 4  # as often as worker-respawn asks for: what happens once is a warm-up
 
 
 def find(e: Evidence) -> list[Candidate]:
     compiled, met = e.facts.get("compilations", 0), e.facts.get("networks_met", 0)
-    if max(compiled, met) < LEAST_TIMES:
-        return []
-    found = [x for x in e.left if x.part(STARTING) > 0.5 and x.places]
+    networks = [x for x in e.left if x.part(STARTING) > 0.5 and any(sets_up(p) for p in x.places)]
     if compiled >= LEAST_TIMES:
         doing, said = "compiles networks", f"{compiled:,} compilations"
     else:
-        doing, said = "makes new networks", f"at least {met:,} different networks were called"
+        doing, said = "makes new networks", f"at least {met:,} different networks were called" if met >= LEAST_TIMES else ""
+    found = [_say(e, networks, doing, said), _in_others(e, said)] if said else []
+    made = _made(e)
+    if _again(e, made):
+        found.append(_say(e, made, "makes new objects", "in a class of yours, and more time than any one iteration took"))
+    return [x for x in found if x is not None]
+
+
+def _say(e: Evidence, slices: list[Slice], doing: str, said: str) -> Candidate | None:
     title = f"{{share}} of the training loop {doing}, again and again, in {{function}}"
-    own = claim(e, found, "between calls", title, LEAST_SHARE, said)
-    return [x for x in (own, _in_others(e, said)) if x is not None]
+    return claim(e, slices, "between calls", title, LEAST_SHARE, said)
+
+
+def _made(e: Evidence) -> list[Slice]:
+    """What is done while objects of the user's classes are made, one at a time: nodes of a search are made in loops."""
+    drivers = find_drivers(e)
+    found = []
+    for piece in e.left:
+        own = [p for p in piece.places if e.is_yours(p)]
+        at = next((i for i, p in enumerate(own) if p.function.endswith(".__init__")), None)
+        if at and piece.kind != WAIT and piece.part(STARTING) <= 0.5:
+            around = [p for p in own[:at] if (p.file, plain_function(p.function)) not in drivers] or own[at - 1 : at]
+            if not is_looped(e, around, drivers):
+                found.append(piece)
+    return found
+
+
+def _again(e: Evidence, slices: list[Slice]) -> bool:
+    """Did this happen in several iterations? All of it took longer than the longest of them, and than what is in none."""
+    rows = e.diagnosis.learner.iterations
+    longest = max(((row.end_ns - row.start_ns) / row.merged for row in rows), default=0)
+    around = e.loop_ns - sum(row.end_ns - row.start_ns for row in rows)
+    return sum(row.merged for row in rows) >= LEAST_TIMES and max(longest, around) < total(slices)
 
 
 def _in_others(e: Evidence, said: str) -> Candidate | None:
