@@ -101,19 +101,27 @@ TRAINING = """
     from hotloop import count, profile, step
 
     def simulate(n):
+        ALL.wait()  # each worker takes one, however late it is
         with profile("worker"):
             with profile("physics"):
                 sum(range(30_000 * n))
             time.sleep(0.001)
 
     def meet(both):  # a pool starts its second worker only while the first has something to do
+        global ALL
+        ALL = both
         both.wait()
 
     def main():
         processes, threads = multiprocessing.Barrier(2), threading.Barrier(2)
+
+        def load(numbers):
+            threads.wait()
+            return sum(numbers)
+
         with (
             ProcessPoolExecutor(2, initializer=meet, initargs=(processes,)) as pool,
-            ThreadPoolExecutor(2, initializer=meet, initargs=(threads,)) as loaders,
+            ThreadPoolExecutor(2, initializer=threads.wait) as loaders,
         ):
             for i in range(30):
                 with profile("collect"):
@@ -121,7 +129,7 @@ TRAINING = """
                         list(pool.map(simulate, [1, 2]))
                     count("env_steps", 8)
                 with profile("train"):
-                    list(loaders.map(sum, [range(9_000)] * 2))
+                    list(loaders.map(load, [range(9_000)] * 2))
                     with profile("backward"):
                         sum(range(20_000 + 1_000 * i))
                     with profile("optimizer", track_memory=True):

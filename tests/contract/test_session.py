@@ -243,12 +243,15 @@ def test_settle_and_charge_give_time_to_the_profiler(rig):
     assert rig.node("x").max_ns == 7
 
 
-def test_long_spans_are_measured_from_their_second_call_on(recorder):
+def test_long_spans_are_measured_from_their_second_call_on_but_not_all_in_quick_succession(recorder):
     rig = Rig(recorder, long_ns=1000).open()
     try:
         rig.span("long", 5000)
         rig.span("long", 5000)
+        rig.span("long", 4999)  # it begins too soon after the one before
+        rig.span("other", 1)
         rig.span("long", 5000)
+        rig.span("other", 5000)
         rig.span("short", 10)
         rig.span("short", 10)
         long, short = rig.node("long"), rig.node("short")
@@ -256,6 +259,7 @@ def test_long_spans_are_measured_from_their_second_call_on(recorder):
         assert long.rss_max_bytes > 1 << 20
         assert short.end_readings == 0
         rig.span("long", 1)  # measured once more, then no longer
+        rig.span("other", 10_000)
         rig.span("long", 1)
         assert rig.node("long").end_readings == 3
     finally:

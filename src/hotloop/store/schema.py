@@ -174,6 +174,7 @@ ROW_WORDS, ENTRY_WORDS = 4, 2  # an entry: path, calls and self time; or counter
 MAX_LABELS = MAX_ZONES = 16384
 READING_MOST_NS = 50_000  # a reading of the kernel takes no more: the rest is a wait for others
 ITERATION_LEAST_NS = 20_000_000  # loops that learn after every step would otherwise write thousands of rows a second
+MEASURED_EVERY = 10  # times the length from which on spans are long, between two whose processor time and memory are read
 LOOK_BURST = 3  # calls in a row that are looked at where not all are: whether one repeats the other shows in neighbours only
 PENDING = 32  # model calls of a track whose phase is open
 ASKED_MOST = 4  # environments that are searched for another one

@@ -62,9 +62,13 @@ static uint64_t resident_bytes(void) {
     return second ? strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
+/* Now and then: where all cores are busy, a thread that calls the kernel gives its core away there and then, and all its waiting
+ * for a core would come to lie at the edges of its long spans. */
 COLD static void measure_enter(Track *track, Frame *frame) {
-    if (frame->node->slow & SLOW_OVERFLOW) lose(LOSS_LABEL_OVERFLOW);
-    if (!(frame->node->slow & SLOW_LONG)) return;
+    Node *node = frame->node;
+    if (node->slow & SLOW_OVERFLOW) lose(LOSS_LABEL_OVERFLOW);
+    if (!(node->slow & SLOW_LONG) || (node->measured && frame->start - node->measured < MEASURED_EVERY * g.conf.long_ns)) return;
+    node->measured = frame->start;
     frame->rss = resident_bytes();
     frame->cpu_ns = kernel_ns(CLOCK_THREAD_CPUTIME_ID);
     frame->flags |= FRAME_MEASURED;

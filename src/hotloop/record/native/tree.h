@@ -30,6 +30,7 @@ typedef struct Node {
     uint64_t self_at_step, count_at_step;
     uint64_t work, self_at_work, count_at_work; /* when it was first opened after the latest work: which that was, its numbers then */
     uint64_t tail;                              /* see find_tails() */
+    uint64_t measured;                          /* when a span of it was measured last */
 } Node;
 
 /* One half of a zone: what `__enter__` and `__exit__` hand to the interpreter, made once per zone (no bound method). */

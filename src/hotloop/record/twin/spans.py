@@ -53,9 +53,12 @@ def put_event(track: Track, node: Node, start: int, duration: int, flags: int) -
 
 
 def measure_enter(track: Track, frame: Frame) -> None:
+    """Now and then: where all cores are busy, a thread that calls the kernel gives its core away there and then."""
     if frame.node.label.kind == m.OVERFLOW:
         state.lose("label_overflow")
-    if frame.node.long:
+    node = frame.node
+    if node.long and not (node.measured and frame.start - node.measured < s.MEASURED_EVERY * state.long_ns):
+        node.measured = frame.start
         frame.rss = resident_bytes()
         frame.cpu_ns = time.thread_time_ns()
         frame.measured = True

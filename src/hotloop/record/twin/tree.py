@@ -82,7 +82,8 @@ class Node(Record):
         super().__init__(block, at)
         self.id, self.path, self.label, self.parent = number, path, label, parent
         self.children: dict[Label, Node] = {}  # where spans of a label are counted; in recursion that is no child
-        self.long = False  # its spans are measured
+        self.long = False  # its spans are measured now and then
+        self.measured = 0  # when one was last
         self.marked_in = 0  # row + 1 in which it was put on the list of touched nodes
         self.self_at_step = self.count_at_step = 0
         self.work = self.self_at_work = self.count_at_work = 0  # as of when it was first opened after that work
