@@ -56,6 +56,7 @@ BENCHMARKS = (
     Benchmark("counts", "Are its counts right?", "counts.py"),
     Benchmark("ab_truth", "Is what `hotloop ab` says of a job true?", "ab_truth.py --seconds 3400", "ab_truth.py --quick"),
     Benchmark("wait_cost", "How late does recording a wait make a thread?", "wait_cost.py", "wait_cost.py --rounds 3"),
+    Benchmark("crowded", "Are lines right where every core is busy?", "crowded.py", "crowded.py --seconds 3"),
     Benchmark(
         "threads", "Does it see what a thread does, and at what cost?", "threads.py", "threads.py --seconds 1 --rounds 2"
     ),

@@ -45,7 +45,10 @@ class Seen:
     expired: float = 0.0  # of a wait, the part that a time limit ended
 
 
-def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = None, **counters: int) -> Diagnosis:
+def diagnose_script(
+    text: str, seen: Sequence[Seen], probes: Probes | None = None, iterations: Sequence[int] = (), **counters: int
+) -> Diagnosis:
+    """`iterations`: how many milliseconds each took."""
     source = _source(dedent(text))
     labels, paths, known = [ROOT], [m.Path(0, 0)], {(): 0}
     own: dict[tuple[int, int], int] = {(0, 0): 0}  # by thread and path
@@ -81,7 +84,11 @@ def diagnose_script(text: str, seen: Sequence[Seen], probes: Probes | None = Non
     ]
     found = m.Samples(MS, sum(x.ms for x in seen if not x.thread), 0, tuple(places), tuple(stacks), tuple(samples))
     counters = {"env_steps": 100, "updates": 10} | counters
-    one = shard(labels, paths, nodes, samples=found, counters=counters, first_work_ns=1)
+    ends = [sum(iterations[: i + 1]) * MS for i in range(len(iterations))]
+    rows = tuple(
+        m.Iteration(i, 1, end - ms * MS, end, {}, {}, {}) for i, (ms, end) in enumerate(zip(iterations, ends, strict=True))
+    )
+    one = shard(labels, paths, nodes, samples=found, counters=counters, first_work_ns=1, iterations=rows)
     session = replace(make_session(), shards=(one,), sources={FILE: source}, hooks=())
     return diagnose(replace(session, probes=probes) if probes is not None else session)
 

@@ -77,6 +77,52 @@ def test_networks_made_anew_are_a_cause_if_there_were_several():
         assert "setup-in-loop" not in [f.cause for f in diagnose_script(SCRIPT, [STEP, BACK, MAKE], **facts).findings]
 
 
+OBJECTS = """
+    class Level:
+        def __init__(self, size):                       # 3
+            self.walls = carve(size)
+    class Node:
+        def __init__(self, parent):                     # 6
+            self.prior = parent.prior
+    def carve(size):
+        return flood(size)                              # 9
+    def main():
+        for _ in range(100):
+            env.step(0)                                 # 12
+            level = Level(9)
+            for leaf in leaves:
+                tree.append(Node(leaf))
+            loss.backward()                             # 16
+"""
+EVENTS = [
+    Seen(("main:12", "gymnasium/core.py:10"), 300, "collect/env_step", calls=1000),
+    Seen(("main:16", "torch/autograd/graph.py:10"), 300, "learn/backward", CALLS, calls=10),
+]
+LEVELS = Seen(("main:13", "Level.__init__:4", "carve:9"), 400)
+
+
+def test_objects_of_ones_own_that_are_made_anew_are_told_by_what_they_are():
+    first = diagnose_script(OBJECTS, [*EVENTS, LEVELS], iterations=[100] * 10).findings[0]
+    assert (first.cause, first.mechanism) == ("setup-in-loop", "starting")
+    assert first.function in ("Level.__init__", "carve")
+    assert first.share == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("seen", "iterations"),
+    [
+        (LEVELS, [100] * 3),  # too few
+        (LEVELS, [500, *[50] * 10]),  # one of them may have been all of it
+        (LEVELS, [50] * 10),  # it may have been before the first
+        (Seen(("main:15", "Node.__init__:7"), 400), [100] * 10),  # nodes of a search are made in a loop
+    ],
+    ids=["few", "one", "before", "items"],
+)
+def test_objects_that_are_made_once_or_as_items_are_no_setting_up(seen, iterations):
+    causes = [f.cause for f in diagnose_script(OBJECTS, [*EVENTS, seen], iterations=iterations).findings]
+    assert causes and "setup-in-loop" not in causes
+
+
 def test_compiling_anew_is_taken_from_the_evaluation_it_is_done_for():
     script = Seen(("main:10", "make:15", "script@torch/jit/_script.py:9"), 400, "eval/evaluate", calls=20)
     plays = Seen(("main:10", "make:15", "gymnasium/core.py:10"), 300, "eval/evaluate > eval/env_step", calls=20)
