@@ -49,6 +49,31 @@ def test_what_is_filler_in_all_sequences_is_counted_without_reading_a_number(inp
     assert look(torch.nn.GRU(3, 4), inputs) == {"~learn_sequences": 1000, "~learn_filler": filler}
 
 
+def embedded(*lengths: int, steps: int = 10) -> torch.Tensor:
+    """As a network gets them whose steps were filled up, then embedded by word and place: nothing in them is zero."""
+    places, words = torch.arange(1.0, steps + 1).view(1, steps, 1), torch.arange(1.0, len(lengths) + 1).view(-1, 1, 1)
+    rows = (places + 0.01 * words).repeat(1, 1, 3)
+    for row, length in zip(rows, lengths, strict=True):
+        row[length:] = places[0, length:]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("inputs", "filler"),
+    [
+        (embedded(2, 4, 3, 6), 400),
+        (embedded(2, 4, 3, 6).transpose(0, 1), 400),
+        (embedded(2, 4, 3, 10), 0),
+        (embedded(2, 4, 6), 0),  # three may be alike by chance
+        (embedded(2, 4, 3, 6).flip(1), 0),  # what all begin with may be a question that all answer
+        (embedded(0, 0, 0, 0), 0),  # sequences that do not differ
+    ],
+    ids=["batch first", "time first", "full", "few", "beginning", "alike"],
+)
+def test_steps_that_were_filled_up_and_then_embedded_are_alike_in_all_sequences(inputs, filler):
+    assert look(torch.nn.GRU(3, 4), inputs) == {"~learn_sequences": 1000, "~learn_filler": filler}
+
+
 def test_pictures_and_networks_without_sequences_are_left_alone():
     assert look(torch.nn.Conv1d(3, 4, 1), sequences(2, 4)) == {}
     assert look(torch.nn.GRU(3, 4), torch.zeros(5, 3)) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from hotloop.analyse.findings.residuals import PLACE, interval
 from hotloop.model.mechanism import COMPUTING, DISPATCHING, MOVING
 from hotloop.model.phase import COLLECT
 from hotloop.model.probe import Curve, Point, Probes
@@ -68,12 +69,12 @@ def test_where_one_time_may_cost_little_it_is_said_to_be_paid_per_call(seen):
 
 
 def test_networks_made_anew_are_a_cause_if_there_were_several():
-    first = diagnose_script(SCRIPT, [STEP, BACK, MAKE], **{"~networks_met": 40}).findings[0]
+    first = diagnose_script(SCRIPT, [STEP, BACK, MAKE], **{"~networks_dropped": 40}).findings[0]
     assert (first.cause, first.function, first.mechanism) == ("setup-in-loop", "make", "starting")
     assert first.share == pytest.approx(0.4)
     assert "makes new networks" in first.title
-    assert "40 different networks" in first.evidence[0]
-    for facts in ({}, {"~networks_met": 2}):
+    assert "40 networks" in first.evidence[0]
+    for facts in ({}, {"~networks_dropped": 2}):
         assert "setup-in-loop" not in [f.cause for f in diagnose_script(SCRIPT, [STEP, BACK, MAKE], **facts).findings]
 
 
@@ -171,3 +172,48 @@ def test_arithmetic_beside_the_policy_is_not_shared_by_more_environments():
     facts = {"env_steps": 1000, "~collect_calls": 30, "~collect_rows": 30}
     found = diagnose_script(SCRIPT, [STEP, BACK, policy, table], **facts).findings
     assert [(f.cause, f.line) for f in found[:1]] == [("compute-bound", 5)]
+
+
+@pytest.mark.parametrize("file", ["zipfile.py", "gzip.py", "numpy/lib/_npyio_impl.py", "numpy/lib/format.py"])
+def test_reading_packed_files_moves_bytes_whatever_the_function(file):
+    file = file if file.startswith("numpy") else f"/usr/lib/python3.11/{file}"
+    reads = Seen(("main:9", f"_read1@{file}:9"), 400, did=RUNS)
+    assert spent(reads) == {MOVING: 1.0}
+    first = diagnose_script(SCRIPT, [STEP, BACK, reads]).findings[0]
+    assert (first.cause, first.line) == ("serialization", 9)
+
+
+def test_drawing_words_is_no_search_through_priorities():
+    script = SCRIPT.replace("shares = np.clip(shares, 0, 1)", "word = torch.multinomial(probs, 1)")
+    draws = Seen(("main:9",), 400, did=COMPUTES)
+    assert "prioritized-sum" not in [f.cause for f in diagnose_script(script, [STEP, BACK, draws]).findings]
+    script = SCRIPT.replace("shares = np.clip(shares, 0, 1)", "at = rng.choice(n, 64, p=probs)")
+    assert "prioritized-sum" in [f.cause for f in diagnose_script(script, [STEP, BACK, draws]).findings]
+
+
+@pytest.mark.parametrize(("cell", "goes"), [("LSTM", 0.78), ("GRUCell", 0.13), ("RNN", 0.5)])
+def test_what_a_whole_sequence_saves_depends_on_the_cell(cell, goes):
+    loop = Seen(("main:8", "torch/nn/modules/module.py:9", f"{cell}.forward@torch/nn/modules/rnn.py:9"), 1400, "", CALLS)
+    found = next(f for f in diagnose_script(SCRIPT, [STEP, BACK, loop]).findings if f.cause == "dispatch-bound")
+    assert found.gain.mid == pytest.approx(interval(PLACE, 1 / (1 - goes * 0.7), samples=0).mid, rel=0.02)
+
+
+ENVS = """
+    def build(size):                                    # 2
+        return wrap(gym.make("Maze-v0", size=size))
+    def main():
+        for _ in range(100):
+            env = build(9)                              # 6
+            env.step(0)
+            loss.backward()
+"""
+
+
+def test_a_function_that_makes_environments_is_to_blame_with_all_it_does_for_it():
+    steps = Seen(("main:7", "gymnasium/core.py:10"), 300, "collect/env_step", calls=1000)
+    back = Seen(("main:8", "torch/autograd/graph.py:10"), 300, "learn/backward", CALLS, calls=10)
+    made = Seen(("main:6", "build:3", "make@gymnasium/envs/registration.py:9", "gymnasium/core.py:5"), 200, "collect/env_make")
+    wrapped = Seen(("main:6", "build:3", "gymnasium/wrappers/common.py:9"), 200)
+    first = diagnose_script(ENVS, [steps, back, made, wrapped]).findings[0]
+    assert (first.cause, first.function) == ("worker-respawn", "build")
+    assert first.share == pytest.approx(0.4)

@@ -33,6 +33,10 @@ _STARTS = ("worker_start", "env_make", "compile")
 _TENSOR_SPANS = ("policy", "forward", "backward", "optimizer", "zero_grad", "clip_grad", "loss", "make_tensor", "state_copy")
 # Calls whose work is to put bytes elsewhere.
 _PUTS = ("save", "load", "store", "sample", "state_copy", "deepcopy", "make_tensor")
+# Modules of Python's library, and of NumPy, all of whose work is to pack, unpack, read and write.
+_PACKERS = re.compile(
+    r"[/\\](zipfile|gzip|bz2|lzma|_compression|tarfile|shutil|struct|base64|pickle|numpy[/\\].*(format|npyio)(_impl)?)\.py$"
+)
 _COMPOSITE = ("backward",)  # one native call in which many small ones are made: that it lasts says nothing
 # Functions of libraries, whatever they are called on, that put bytes elsewhere.
 _MOVES = frozenset([
@@ -116,12 +120,7 @@ class Mechanisms:
         kind = self._tree[branch].kind
         if kind == m.GARBAGE or (places and state == m.RUNNING and _COLLECTS.match(self.expression(places[-1]))):
             return ((GARBAGE, 1.0),)
-        if (
-            label in _STARTS
-            or self._tree[branch].phase == STARTUP
-            or any(p.function.rpartition(".")[2] in _IMPORTS and "importlib" in p.file for p in places)
-            or any(sets_up(p) for p in places)
-        ):
+        if label in _STARTS or self._tree[branch].phase == STARTUP or imports(places) or any(sets_up(p) for p in places):
             return ((STARTING, 1.0),)
         if kind == m.WAIT or state in (m.BLOCKED, m.WANTS_GIL):
             return ((WAITING, 1.0),)
@@ -134,6 +133,8 @@ class Mechanisms:
     # ---- work ----
 
     def _of_work(self, place: m.Place, state: int, holds_gil: bool, label: str) -> str:
+        if _PACKERS.search(place.file):
+            return MOVING
         text = self.expression(place)
         native = self._is_arrays(place.file) or bool(_NATIVE.search(text))
         if state == m.UNKNOWN:
@@ -172,14 +173,17 @@ class Mechanisms:
         return last
 
     def _share_of_forward(self, stacks: Sequence[Stack]) -> Shares:
-        """A backward pass makes about the calls of the forward pass, on about as much: what computes there computes here."""
-        seen: Counter[str] = Counter()
-        for stack in stacks:
-            if not stack.early and self._label(stack.branch) == "forward" and stack.state == m.RUNNING and stack.places:
-                seen[self._of_work(stack.places[-1], stack.state, stack.holds_gil, "forward")] += stack.count
-        computes, all_of = seen[COMPUTING] + seen[MOVING], sum(seen.values())
-        share = computes / all_of if all_of else 0.0
-        return ((DISPATCHING, 1 - share), (COMPUTING, share))
+        """A backward pass makes about the calls of the forward pass, on about as much: what computes there computes here. Where
+        no call is known to be one of learning, those of the policy stand for them."""
+        for label in ("forward", "policy"):
+            seen: Counter[str] = Counter()
+            for stack in stacks:
+                if not stack.early and self._label(stack.branch) == label and stack.state == m.RUNNING and stack.places:
+                    seen[self._of_work(stack.places[-1], stack.state, stack.holds_gil, label)] += stack.count
+            if seen:
+                share = (seen[COMPUTING] + seen[MOVING]) / seen.total()
+                return ((DISPATCHING, 1 - share), (COMPUTING, share))
+        return ((DISPATCHING, 1.0), (COMPUTING, 0.0))
 
     # ---- the script's text ----
 
@@ -197,6 +201,10 @@ class Mechanisms:
                 at = self._tree[at].parent
             self._labels[branch] = self._tree[at].name.rpartition("/")[2] if at >= 0 else ""
         return self._labels[branch]
+
+
+def imports(places: Sequence[m.Place]) -> bool:
+    return any(p.function.rpartition(".")[2] in _IMPORTS and "importlib" in p.file for p in places)
 
 
 def sets_up(place: m.Place) -> bool:

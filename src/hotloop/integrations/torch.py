@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..model import role as r
-from ..model.phase import COLLECT, LEARN, STARTUP
+from ..model.phase import COLLECT, LEARN, NONE, STARTUP
 from ..record import imports
 from . import _patch as p
 from . import lines, reads
@@ -28,6 +28,7 @@ _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "l1_loss
            "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss")  # fmt: skip
 _EVERY_UPDATE = 16
 MOST_LOOKED = 1 << 18  # numbers of a batch that is looked at: 0.02 to 0.06 ms, 0.4 where its ends are filler
+LEAST_ALIKE = 4  # sequences in a batch: fewer may be alike by chance
 MOST_SHAPES = 64  # that are kept
 _EVERY_BACKWARD = 384  # three in so many
 MOST_NODES = 2000  # of a graph; a microsecond each
@@ -181,7 +182,8 @@ class _Watch:
         self._latest_tensors: list[weakref.ref[Any]] = []
         self._of_sequences: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._latest: Any = None  # the call that was looked at last: network, method, what it got, updates before it
-        self._met: weakref.WeakSet[Any] = weakref.WeakSet()  # networks
+        self._met: weakref.WeakSet[Any] = weakref.WeakSet()  # networks that are still there
+        self._ever_met = self._dropped = 0
         self._shapes: dict[tuple[int, str], tuple[int, ...]] = {}  # of what each network got last
 
     def looker(self, method: str) -> Callable[[tuple[Any, ...], Any, int], None]:
@@ -217,12 +219,15 @@ class _Watch:
                 HELD.saw_call(self._torch, method, args, phase, has_grad)
                 if args[0] not in self._met:
                     self._met.add(args[0])
-                    self._count("~networks_met")
+                    self._ever_met += 1
+                    self._count("~networks_dropped", self._ever_met - len(self._met) - self._dropped)
+                    self._dropped = self._ever_met - len(self._met)
                 self._look_for_repetition(method, args, phase)
-                if not has_grad and phase in (COLLECT, LEARN):
-                    self._look_for_past("learn" if phase == LEARN else "collect", args[0], method, inputs)
-                if phase == COLLECT or (phase == LEARN and has_grad):
-                    self._look_for_filler("learn" if phase == LEARN else "collect", args[0], inputs)
+                name = "learn" if phase == LEARN or (phase == NONE and has_grad) else "collect"  # none: what comes next decides
+                if not has_grad and phase in (NONE, COLLECT, LEARN):
+                    self._look_for_past(name, args[0], method, inputs)
+                if phase in (NONE, COLLECT) or (phase == LEARN and has_grad):
+                    self._look_for_filler(name, args[0], inputs)
 
     def _is_recorded(self) -> bool:
         """Are calls of tensors recorded or transformed (tracing, export, vmap)? Ours would become part of it."""
@@ -259,7 +264,8 @@ class _Watch:
             self._count(f"~{phase}_length", shape[other[0]])
 
     def _look_for_filler(self, phase: str, network: Any, inputs: Any) -> None:
-        """How many of the steps of a batch of sequences are filler in every one of them: at its end or its beginning."""
+        """How many of the steps of a batch of sequences are filler: at its beginning or end empty in all of them, or at its end
+        the same in all of them, as steps are that were filled up and then embedded."""
         numbers = inputs.is_floating_point()
         if inputs.device.type != "cpu" or inputs.dim() != (3 if numbers else 2) or not 0 < inputs.numel() <= MOST_LOOKED:
             return
@@ -276,10 +282,20 @@ class _Watch:
                 if not len((steps[end] != filler).nonzero()):  # `len` reads a number without what counts the script's reads
                     used = (steps != filler).reshape(len(steps), -1).any(1)
                     used = used.flip(0) if end else used
-                    run = len((used.cumsum(0) == 0).nonzero())
-                    most = max(most, run / len(steps) if run > 1 else 0.0)  # one step: a word that all begin with
+                    most = max(most, self._run_of(~used))
+            last = steps[-1].reshape(steps.shape[1], -1)
+            if len(last) >= LEAST_ALIKE and not len((last != last[:1]).nonzero()):
+                alike = (steps == steps[:, :1]).reshape(len(steps), -1).all(1)
+                run = self._run_of(alike.flip(0))
+                most = max(most, run if run < 1 else 0.0)  # all of it: sequences that do not differ
         self._count(f"~{phase}_sequences", 1000)
         self._count(f"~{phase}_filler", round(1000 * most))
+
+    @staticmethod
+    def _run_of(filler: Any) -> float:
+        """Of all steps, those at the beginning that are filler. One is none: a word that all begin with."""
+        run = len((filler.logical_not().cumsum(0) == 0).nonzero())
+        return run / len(filler) if run > 1 else 0.0
 
     def tensor_made(self, args: tuple[Any, ...], result: Any, phase: int) -> None:
         if isinstance(result, self._torch.Tensor):

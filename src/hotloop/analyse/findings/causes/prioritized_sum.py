@@ -45,6 +45,7 @@ def _sums(e: Evidence, piece: Slice) -> bool:
             around = " ".join((place.function, *e.text_around(place)))
             if not _SUMS.search(text) or not _PRIORITY.search(around):
                 return False
-            # drawing an action from a few probabilities is none of it: whole buffers take native time, or are called so
-            return "priorit" in around.casefold() or piece.part(COMPUTING) + piece.part(MOVING) > 0.5
+            # drawing actions from probabilities is none of it: whole buffers take native time, or are called so
+            whole = piece.part(COMPUTING) + piece.part(MOVING) > 0.5 and "multinomial" not in text
+            return "priorit" in around.casefold() or whole
     return False

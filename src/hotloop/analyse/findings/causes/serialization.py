@@ -34,8 +34,8 @@ _CALLS = re.compile(
     r"|snappy|blosc|base64|yaml|joblib)\.\w+\("
 )
 _FILES = re.compile(
-    r"[/\\](multiprocessing[/\\]reduction|pickle|_compat_pickle|json|gzip|bz2|lzma|base64|cloudpickle|dill|msgpack|yaml|joblib)"
-    r"([/\\]|\.py)"
+    r"[/\\](multiprocessing[/\\]reduction|pickle|_compat_pickle|json|zipfile|gzip|bz2|lzma|base64|cloudpickle|dill|msgpack|yaml"
+    r"|joblib|numpy[/\\]lib[/\\]_?(format|npyio)(_impl)?)([/\\]|\.py)"
 )
 _SENDS = re.compile(r"[/\\\\]multiprocessing[/\\\\](connection|queues)\.py$")
 

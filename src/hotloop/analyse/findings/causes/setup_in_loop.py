@@ -11,16 +11,17 @@ new weights into the network, and keep what was compiled, one for each of them i
 networks differ in shape, as in a search for an architecture.
 
 Recognised by: stack samples, after the loop began, in the functions of torch that make networks and optimizers, fill weights
-for the first time, or compile, for 10 % of the loop or more; and four or more networks or compilations. The same for objects
-of your own classes that are made one at a time, not in a loop over items as the nodes of a search are, if that took
-longer than any one iteration. Workers and environments that are made anew are [worker-respawn](worker-respawn.md)."""
+for the first time, or compile, for 10 % of the loop or more; and four or more compilations, or networks that were called and
+then dropped. The same for objects of your own classes that are made one at a time, not in a loop over items as the nodes of a
+search are, if that took longer than any one iteration. Workers and environments that are made anew are
+[worker-respawn](worker-respawn.md)."""
 
 from __future__ import annotations
 
 from ....model.mechanism import STARTING
 from ....model.shard import WAIT
 from ...lines import plain_function
-from ...mechanisms import sets_up
+from ...mechanisms import imports, sets_up
 from ..evidence import Evidence, Slice
 from ..others import find_culprit
 from ..places import find_drivers, is_looped
@@ -33,12 +34,13 @@ LEAST_SHARE, LEAST_TIMES = 0.10, 4  # as often as worker-respawn asks for: what 
 
 
 def find(e: Evidence) -> list[Candidate]:
-    compiled, met = e.facts.get("compilations", 0), e.facts.get("networks_met", 0)
-    networks = [x for x in e.left if x.part(STARTING) > 0.5 and any(sets_up(p) for p in x.places)]
+    compiled, dropped = e.facts.get("compilations", 0), e.facts.get("networks_dropped", 0)
+    networks = [x for x in e.left if x.part(STARTING) > 0.5 and any(sets_up(p) for p in x.places) and not imports(x.places)]
     if compiled >= LEAST_TIMES:
         doing, said = "compiles networks", f"{compiled:,} compilations"
     else:
-        doing, said = "makes new networks", f"at least {met:,} different networks were called" if met >= LEAST_TIMES else ""
+        doing = "makes new networks"
+        said = f"at least {dropped:,} networks were called and then dropped" if dropped >= LEAST_TIMES else ""
     found = [_say(e, networks, doing, said), _in_others(e, said)] if said else []
     made = _made(e)
     if _again(e, made):

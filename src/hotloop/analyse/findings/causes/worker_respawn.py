@@ -13,9 +13,12 @@ training began, and how often; and the time the loop waits for workers between t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ....model.mechanism import STARTING
 from ....model.shard import WAIT, Shard
 from ..evidence import Evidence, Slice
+from ..places import find_drivers
 from ..rule import Candidate, claim, join, total
 
 TURN = 10
@@ -26,6 +29,7 @@ GOES = 0.97  # of the time around starts: 0.8 to 1.3 of it went in six cases of 
 LEAST_READY = 1 / 3  # of the time late workers lived, to get ready
 _LABELS = ("worker_start", "env_make")
 _FOR_WORKERS = ("(waiting: pipe)", "(waiting: queue)", "(waiting: lock)", "(waiting: select)", "(waiting: process)")
+_REGISTRY = ("gym/envs/registration.py", "gymnasium/envs/registration.py")
 _FILES = ("multiprocessing/", "concurrent/futures/process", "subprocess.py", "popen_fork")
 
 
@@ -54,6 +58,16 @@ def _waiting_for_start(e: Evidence, late: list[Shard]) -> tuple[list[Slice], flo
     return e.where(lambda x: x.kind == WAIT and x.label in _FOR_WORKERS), ready / lived
 
 
+def _asked_for(e: Evidence, piece: Slice) -> Slice:
+    """Without what the library calls to make an environment: the class it makes is not to blame."""
+    made = next((i for i, p in enumerate(piece.places) if p.file.replace("\\", "/").endswith(_REGISTRY)), None)
+    return replace(piece, places=piece.places[:made])
+
+
+def _is_starting(piece: Slice) -> bool:
+    return any(f in p.file for p in piece.places for f in _FILES)
+
+
 def find(e: Evidence) -> Candidate | None:
     late = _late_workers(e)
     starts = sum(o.calls for o in e.diagnosis.operations if o.name.rpartition("/")[2] in _LABELS)
@@ -62,9 +76,10 @@ def find(e: Evidence) -> Candidate | None:
         return None
     found = e.where(lambda x: any(label.rpartition("/")[2] in _LABELS for label in x.labels) or x.label == "(waiting: process)")
     waits, getting_ready = _waiting_for_start(e, late)
-    where = e.blame([x for x in found if x.places] or waits)
-    # waiting for work from workers that were just started is part of it
-    around = [x for x in e.function_slices(where) if x.kind == WAIT or any(f in p.file for p in x.places for f in _FILES)]
+    where = e.blame([_asked_for(e, x) for x in found if x.places] or waits)
+    # waiting for work from workers that were just started is part of it, and so is what else a function does that makes them
+    makes = (where.file, where.function) not in find_drivers(e)
+    around = [x for x in e.function_slices(where) if makes or x.kind == WAIT or _is_starting(x)]
     others = join(found, around)
     every = join(others, waits)
     where = where if total(others) > 0.5 * total(every) else e.blame(waits)
