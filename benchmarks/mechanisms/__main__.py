@@ -1,7 +1,7 @@
 """Is every second's mechanism right? A loop whose parts take their own times, under `hotloop run`.
 
-    python benchmarks/mechanisms [--seconds 8]
-    (pip install -c constraints.txt torch gymnasium; about a minute)
+    python benchmarks/mechanisms [--seconds 16]
+    (pip install -c constraints.txt torch gymnasium; two minutes)
 
 Each mix of parts runs once; for every mechanism, its share of the loop by HotLoop is compared with the stopwatch's, in points.
 The mechanisms must also add up to the loop in whole nanoseconds.
@@ -50,7 +50,7 @@ def run_mix(seconds: float, mix: str) -> tuple[dict[str, float], dict[str, float
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each mix")
+    parser.add_argument("--seconds", type=float, default=16.0, help="of each mix (default 16)")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     table = Table("mechanisms against a stopwatch, points of the loop")

@@ -17,6 +17,7 @@ from ...model.probe import Curve
 from ...model.shard import WAIT
 from ..owners import FRAMEWORK, owner_of
 from .evidence import Evidence, Slice
+from .places import is_vector
 from .rule import total
 
 VECTOR_NS = 8_000  # a step of one environment inside a vector environment: stable-baselines3's and gymnasium's, here
@@ -63,14 +64,14 @@ def split_collect(e: Evidence) -> Collecting:
     shared: list[Slice] = []
     vector: list[Slice] = []
     for piece in e.left:
-        if piece.phase != COLLECT or piece.kind == WAIT:
-            continue
+        if piece.kind == WAIT or not (piece.phase == COLLECT or "collect/rollout" in piece.labels):
+            continue  # of a rollout the advantages too: computed step by step, for all environments at once
         if not any(label.rpartition("/")[2] in _ENV_SPANS for label in piece.labels):
             if "collect/policy" in piece.labels:
                 policy.append(piece)
             elif piece.part(COMPUTING) + piece.part(MOVING) <= 0.5:
                 shared.append(piece)
-        elif piece.places and owner_of(piece.places[-1].file, e.owners) == FRAMEWORK:
+        elif is_vector(piece.label) or (piece.places and owner_of(piece.places[-1].file, e.owners) == FRAMEWORK):
             vector.append(piece)
     return Collecting(tuple(policy), tuple(shared), tuple(vector))
 
