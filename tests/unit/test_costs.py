@@ -3,9 +3,12 @@ with it: bytes and arithmetic in code without a loop, objects made anew, whole p
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hotloop.analyse.findings.residuals import PLACE, interval
+from hotloop.analyse.limits import verdict
 from hotloop.model.mechanism import COMPUTING, DISPATCHING, MOVING
 from hotloop.model.phase import COLLECT
 from hotloop.model.probe import Curve, Point, Probes
@@ -217,3 +220,12 @@ def test_a_function_that_makes_environments_is_to_blame_with_all_it_does_for_it(
     first = diagnose_script(ENVS, [steps, back, made, wrapped]).findings[0]
     assert (first.cause, first.function) == ("worker-respawn", "build")
     assert first.share == pytest.approx(0.4)
+
+
+def test_what_waits_for_others_is_not_called_near_the_limit():
+    for wait, said in ((900, True), (60, False)):
+        waits = Seen(("main:9", "wait@/usr/lib/python3.11/threading.py:9"), wait, "(waiting: lock)", BLOCKS)
+        works = Seen(("make:15",), wait, thread=1)  # in turns with others: no one thread explains it
+        more = [replace(works, thread=n, ms=wait // 4) for n in (1, 2, 3, 4)]
+        diagnosis = diagnose_script(SCRIPT, [STEP, BACK, waits, *more])
+        assert ("waits for others" in verdict(diagnosis.limits, ())[0]) == said

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TIMES = 4  # what a minibatch is thought to grow by
 UNATTRIBUTED = -1
+MUCH_WAITING = 0.25  # of the loop: a third more could be open beyond what a limit says
 NEAR = 1.15  # a loop within this of its limit is healthy
 
 
@@ -139,6 +140,9 @@ def verdict(limits: Limits, findings: Sequence[Finding]) -> tuple[str, Finding |
     best = next((f for f in findings if f.gain.mid >= NEAR and f.cause not in ALWAYS_NOTES), None)
     if best is None:
         near = f"within {limits.headroom:.2f} × of what this machine can do"
+        waiting = limits.mechanisms.get(WAITING, 0) / max(1, sum(limits.mechanisms.values()))
+        if waiting >= MUCH_WAITING:
+            near += f", not counting the {100 * waiting:.0f} % of the loop in which it waits for others"
         if limits.batched >= WARNING_GAIN:
             near += f"; {limits.batched:.1f} × with more samples per call, which may change what is learnt"
         return near, None
