@@ -4,14 +4,15 @@ What to do: keep what the network knows of the past (the state of a recurrent ne
 give it the new step only.
 
     out, _ = net(torch.stack(seen, 1)); act(out[:, -1])              # before: step 50 computes 50 steps
-    out, state = net(obs.unsqueeze(1), state); act(out[:, -1])       # after: each step computes one
+    out, state = net(obs.unsqueeze(1), state); act(out[:, -1])       # after: each step computes one (state is None at first)
 
-When to ignore it: the network looks at the past from its end, or all of it changes with each step (attention without a causal
-mask), so that nothing can be kept.
+Begin each episode with a fresh state, and for learning keep the state that each stretch began with. When to ignore it: the
+network reads the sequence backwards, or all of it changes with each step (attention without a causal mask), so that nothing
+can be kept.
 
-Recognised by: neighbouring calls of one network without gradients, looked at three in a row: each gets one step more than the
-one before, in a quarter of the calls that were looked at or more. Predicted: all of the arithmetic but that of one step, at
-their mean length; what is paid per call stays."""
+Recognised by: now and then three calls without gradients are looked at in a row. In a quarter of them or more the network
+gets one step more than in its call before. Predicted: of sequences of L steps on average, 1/L of the arithmetic stays; a curve
+measured after the run tells arithmetic from what is paid per call, and that stays too."""
 
 from __future__ import annotations
 

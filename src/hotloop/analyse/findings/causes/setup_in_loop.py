@@ -7,14 +7,15 @@ What to do: make the object once, before the loop, and fill it with what changes
     for genes in population: vector_to_parameters(genes, net.parameters())                   # after
 
 The same for compiling: `torch.jit.script`, `trace` and `freeze` take milliseconds to seconds each time. Compile once, load the
-new weights into the network, and keep what was compiled, one for each of them if there are several. When to ignore it: the
-networks differ in shape, as in a search for an architecture.
+new weights into the network, and keep what was compiled, one for each of them if there are several. Where one network serves
+several candidates, reset what else it keeps: hidden state, buffers, its optimizer. When to ignore it: the networks differ in
+shape, as in a search for an architecture.
 
 Recognised by: stack samples, after the loop began, in the functions of torch that make networks and optimizers, fill weights
 for the first time, or compile, for 10 % of the loop or more; and four or more compilations, or networks that were called and
-then dropped. The same for objects of your own classes that are made one at a time, not in a loop over items as the nodes of a
-search are, if that took longer than any one iteration. Workers and environments that are made anew are
-[worker-respawn](worker-respawn.md)."""
+then dropped. Objects of your own classes count too, if all calls of their constructors together took longer than any one
+iteration; but not those that are made in a loop over items, as the nodes of a search are. Workers and environments
+that are made anew are [worker-respawn](worker-respawn.md)."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def find(e: Evidence) -> list[Candidate]:
     found = [_say(e, networks, doing, said), _in_others(e, said)] if said else []
     made = _made(e)
     if _again(e, made):
-        found.append(_say(e, made, "makes new objects", "in a class of yours, and more time than any one iteration took"))
+        found.append(
+            _say(e, made, "makes new objects", "all calls of the constructor together took longer than any one iteration")
+        )
     return [x for x in found if x is not None]
 
 

@@ -11,7 +11,7 @@ it waits for has to come first.
 
 Recognised by: the operating system says that the training's thread is blocked, in 10 % of the loop or more, and no other cause
 explains it. Where a call of Python's own library mostly waits (a pipe, a queue, a proxy), its packing and sending count with
-it. Waiting for threads or processes counts only if these are not at work meanwhile, for half of it at least."""
+it. Waiting for threads or processes counts only if these are idle themselves for at least half of that time."""
 
 from __future__ import annotations
 
