@@ -71,7 +71,7 @@ def test_long_spans_are_read_at_their_end_points_without_being_asked(run):
         kept = []
         for i in range(4):
             with profile("grows"):
-                kept.append(bytearray(20 << 20)); time.sleep(0.012)
+                kept.append(bytearray(20 << 20)); time.sleep(0.11)
         stop()
     """)
     grows = done.operation("grows")
