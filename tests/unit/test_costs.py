@@ -222,10 +222,10 @@ def test_a_function_that_makes_environments_is_to_blame_with_all_it_does_for_it(
     assert first.share == pytest.approx(0.4)
 
 
-def test_what_waits_for_others_is_not_called_near_the_limit():
+def test_waiting_that_nothing_explains_is_not_called_near_the_limit():
     for wait, said in ((900, True), (60, False)):
         waits = Seen(("main:9", "wait@/usr/lib/python3.11/threading.py:9"), wait, "(waiting: lock)", BLOCKS)
         works = Seen(("make:15",), wait, thread=1)  # in turns with others: no one thread explains it
         more = [replace(works, thread=n, ms=wait // 4) for n in (1, 2, 3, 4)]
         diagnosis = diagnose_script(SCRIPT, [STEP, BACK, waits, *more])
-        assert ("waits for others" in verdict(diagnosis.limits, ())[0]) == said
+        assert ("in which it waits" in verdict(diagnosis.limits, ())[0]) == said

@@ -142,7 +142,7 @@ def verdict(limits: Limits, findings: Sequence[Finding]) -> tuple[str, Finding |
         near = f"within {limits.headroom:.2f} × of what this machine can do"
         waiting = limits.mechanisms.get(WAITING, 0) / max(1, sum(limits.mechanisms.values()))
         if waiting >= MUCH_WAITING:
-            near += f", not counting the {100 * waiting:.0f} % of the loop in which it waits for others"
+            near += f", not counting the {100 * waiting:.0f} % of the loop in which it waits"
         if limits.batched >= WARNING_GAIN:
             near += f"; {limits.batched:.1f} × with more samples per call, which may change what is learnt"
         return near, None

@@ -51,8 +51,8 @@ _OF_ENV = {COMPUTING: 0.2}  # what an environment computes is what it is for
 _LIBRARY, _ASKED = 0.5, 0.85
 # Of a recurrent cell's calls: nn.LSTM over the sequence takes 0.15 to 0.3 of the loop over its cell, nn.GRU 0.85 to 0.9 (8
 # to 32 rows, 32 to 64 steps, with the backward pass, here); of others, the middle of the two.
-CELLS = {"LSTM": 0.78, "LSTMCell": 0.78, "GRU": 0.13, "GRUCell": 0.13}
-CELL = 0.5
+WHOLE_SEQUENCE = {"LSTM": 0.78, "LSTMCell": 0.78, "GRU": 0.13, "GRUCell": 0.13}
+OTHER_CELL = 0.5
 _TENSOR_WORK = ("backward", "optimizer", "zero_grad", "clip_grad")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
 _EVENTS = ("env_step", "env_reset", "backward", "optimizer")
@@ -180,7 +180,7 @@ def _goes(piece: Slice, mechanism: str, looped: bool, mostly: str) -> float:
     if mechanism == DISPATCHING:
         for place in piece.places:
             if place.file.replace("\\", "/").endswith(_CELLS):
-                return CELLS.get(place.function.partition(".")[0], CELL)
+                return WHOLE_SEQUENCE.get(place.function.partition(".")[0], OTHER_CELL)
     in_env = not looped and any(label.rpartition("/")[2] in ("env_step", "env_reset") for label in piece.labels)
     return ({**_PLAIN, **_OF_ENV} if in_env else _LOOPED if looped else _PLAIN).get(mechanism, 0.0)
 

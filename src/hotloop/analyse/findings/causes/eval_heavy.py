@@ -33,8 +33,7 @@ _NAMES = re.compile(r"eval|(^|_)test(_|$)|validat|benchmark|greedy|demo|play_(ep
 
 def find(e: Evidence) -> Candidate | None:
     tests = _functions_that_test(e)
-    found = e.where(lambda x: x.phase == EVAL or any(label.startswith("eval/") for label in x.labels) or _tests(x, tests))
-    found = [x for x in found if x.index not in e.claimed]
+    found = [x for x in e.left if x.phase == EVAL or any(label.startswith("eval/") for label in x.labels) or _tests(x, tests)]
     if e.share(found) > MOST_SHARE:  # all of it: then this is how the script collects
         return None
     names = {p.function.rpartition(".")[2] for x in found for p in x.places if _may_test(p) or (p.file, p.function) in tests}

@@ -40,12 +40,11 @@ def find(e: Evidence) -> Candidate | None:
     waits, found = percent(e.share(found)), [*found, *_work_for(e, found)]
     share = e.share(found)
     where = e.blame(found)
-    rest = 1 - share
     return Candidate(
         f"for {waits} of the training loop {function_name(where)} waits",
         where, found[0].label, tuple(found), share=share,
         gain=Expected(speedup(GOES * share)),
-        evidence=(f"blocked, by the operating system's word; the rest of the loop takes {percent(rest)}",),
+        evidence=(f"blocked, by the operating system's word; with what these calls do besides, {percent(share)} of the loop",),
     )  # fmt: skip
 
 
